@@ -1,0 +1,138 @@
+"""A snapshot: what readers get, merged over all partitions and already decayed to `as_of_ms`.
+
+Tensors: `counts` (H, V) float64, `documents` (H, V) float64 when kept, `weights.<scheme>` (V,)
+float32. Shape legend: H horizons, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from streamfreq.codec.envelope import Tensors, seal, unseal
+from streamfreq.codec.state import (
+    Gap,
+    gaps_from_json,
+    gaps_to_json,
+    half_lives_from_json,
+    half_lives_to_json,
+)
+from streamfreq.errors import SnapshotRefused
+from streamfreq.records import Float32Array, FloatArray, TopicPartition
+
+_WEIGHTS = "weights."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """Counts and weights at event time `as_of_ms`.
+
+    It counts exactly the records below `offsets` of each partition, from where counting of the
+    partition began, less the `gaps`. `schemes` holds the recipe of each weights tensor.
+    """
+
+    job: str
+    version: int
+    created_at_ms: int
+    as_of_ms: int
+    half_lives_seconds: tuple[float, ...]
+    counts_HV: FloatArray
+    documents_HV: FloatArray | None
+    tokens_H: FloatArray
+    records_H: FloatArray
+    offsets: Mapping[TopicPartition, int]
+    tokenizer_name: str
+    tokenizer_fingerprint: str
+    weights: Mapping[str, Float32Array] = field(default_factory=dict)
+    schemes: Mapping[str, Any] = field(default_factory=dict)
+    gaps: tuple[Gap, ...] = ()
+    labels: Mapping[int, str] = field(default_factory=dict)
+    streamfreq_version: str = ""
+
+    @property
+    def vocab_size(self) -> int:
+        """V."""
+        return int(self.counts_HV.shape[1])
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The bytes under a store's key and in a snapshot file."""
+    tensors: Tensors = {"counts": snapshot.counts_HV}
+    if snapshot.documents_HV is not None:
+        tensors["documents"] = snapshot.documents_HV
+    for name, weights_V in snapshot.weights.items():
+        tensors[_WEIGHTS + name] = weights_V.astype(np.float32, copy=False)
+    return seal(tensors, snapshot_metadata(snapshot))
+
+
+def snapshot_metadata(snapshot: Snapshot) -> dict[str, Any]:
+    """All of a snapshot but its tensors, as JSON values (without `format` and `sha256`)."""
+    offsets: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(snapshot.offsets.items()):
+        offsets.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return {
+        "kind": "snapshot",
+        "job": snapshot.job,
+        "version": snapshot.version,
+        "created_at_ms": snapshot.created_at_ms,
+        "as_of_ms": snapshot.as_of_ms,
+        "half_lives_seconds": half_lives_to_json(snapshot.half_lives_seconds),
+        "tokens": snapshot.tokens_H.tolist(),
+        "records": snapshot.records_H.tolist(),
+        "offsets": offsets,
+        "gaps": gaps_to_json(snapshot.gaps),
+        "tokenizer": {
+            "name": snapshot.tokenizer_name,
+            "fingerprint": snapshot.tokenizer_fingerprint,
+            "vocab_size": snapshot.vocab_size,
+        },
+        "schemes": dict(snapshot.schemes),
+        "labels": {str(key): text for key, text in snapshot.labels.items()},
+        "streamfreq_version": snapshot.streamfreq_version,
+    }
+
+
+def decode_snapshot(data: bytes, what: str = "snapshot") -> Snapshot:
+    """The snapshot in `data`; raises SnapshotRefused, naming `what`, when it can't be used."""
+    tensors, metadata = unseal(data, what, SnapshotRefused)
+    try:
+        counts_HV = tensors["counts"]
+        half_lives_seconds = half_lives_from_json(metadata["half_lives_seconds"])
+        tokenizer = metadata["tokenizer"]
+        if counts_HV.shape != (len(half_lives_seconds), tokenizer["vocab_size"]):
+            raise SnapshotRefused(
+                f"{what}: counts have shape {counts_HV.shape}, the metadata says "
+                f"{(len(half_lives_seconds), tokenizer['vocab_size'])}"
+            )
+        return Snapshot(
+            job=metadata["job"],
+            version=metadata["version"],
+            created_at_ms=metadata["created_at_ms"],
+            as_of_ms=metadata["as_of_ms"],
+            half_lives_seconds=half_lives_seconds,
+            counts_HV=counts_HV,
+            documents_HV=tensors.get("documents"),
+            tokens_H=np.array(metadata["tokens"], np.float64),
+            records_H=np.array(metadata["records"], np.float64),
+            offsets={
+                TopicPartition(topic, int(partition)): offset
+                for topic, partitions in metadata["offsets"].items()
+                for partition, offset in partitions.items()
+            },
+            tokenizer_name=tokenizer.get("name", ""),
+            tokenizer_fingerprint=tokenizer["fingerprint"],
+            weights={
+                name.removeprefix(_WEIGHTS): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(_WEIGHTS)
+            },
+            schemes=metadata.get("schemes", {}),
+            gaps=gaps_from_json(metadata["gaps"]),
+            labels={int(key): text for key, text in metadata.get("labels", {}).items()},
+            streamfreq_version=metadata.get("streamfreq_version", ""),
+        )
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise SnapshotRefused(f"{what}: not a snapshot ({error!r})") from None

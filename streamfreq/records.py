@@ -1,0 +1,94 @@
+"""The values that flow through the daemon: records in columns, and the tokens made of them.
+
+Shape legend: R records, N tokens, H horizons, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int32Array = NDArray[np.int32]
+Int64Array = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
+
+NO_TIMESTAMP = -1
+"""What a record without a timestamp carries in place of one (Kafka's own value)."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; for a file source the topic is the file."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Consecutive records of one partition, in offset order (offsets may have holes).
+
+    `next_offset` is where reading goes on: it is beyond the last record, and further still where
+    the log holds control records or compacted holes. A batch may be empty and only move on.
+    """
+
+    partition: TopicPartition
+    offsets_R: Int64Array
+    timestamps_ms_R: Int64Array
+    values: list[bytes | None]
+    next_offset: int
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def since(self, offset: int) -> RecordBatch:
+        """The part of the batch at or above `offset`; itself when nothing is below."""
+        first = int(np.searchsorted(self.offsets_R, offset))
+        if first == 0:
+            return self
+        return RecordBatch(
+            self.partition,
+            self.offsets_R[first:],
+            self.timestamps_ms_R[first:],
+            self.values[first:],
+            self.next_offset,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """The token ids of R records, flat: record r holds the next `lengths_R[r]` of `ids_N`."""
+
+    ids_N: Int32Array
+    lengths_R: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.lengths_R)
+
+    def slice(self, first: int, last: int) -> TokenBatch:
+        """Records `first` to `last` (exclusive), without copying the ids."""
+        start = int(self.lengths_R[:first].sum())
+        stop = start + int(self.lengths_R[first:last].sum())
+        return TokenBatch(self.ids_N[start:stop], self.lengths_R[first:last])
+
+    @staticmethod
+    def empty(records: int = 0) -> TokenBatch:
+        """A batch of `records` records that hold no token."""
+        return TokenBatch(np.empty(0, np.int32), np.zeros(records, np.int64))
+
+    @staticmethod
+    def concatenate(batches: list[TokenBatch]) -> TokenBatch:
+        """The records of all `batches`, in order."""
+        if not batches:
+            return TokenBatch.empty()
+        return TokenBatch(
+            np.concatenate([batch.ids_N for batch in batches]),
+            np.concatenate([batch.lengths_R for batch in batches]),
+        )

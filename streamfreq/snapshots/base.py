@@ -1,0 +1,74 @@
+"""The ports to where snapshots are kept and to the lease that elects the publisher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from streamfreq.codec import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """What a listing shows of one kept snapshot."""
+
+    version: int
+    created_at_ms: int
+    as_of_ms: int
+    size_bytes: int
+    pinned: bool
+    latest: bool
+
+
+class SnapshotStore(Protocol):
+    """Versioned snapshots of one job. All calls raise ServiceUnavailable when it is away."""
+
+    def publish(self, snapshot: Snapshot, fence: int) -> None:
+        """Keep `snapshot` and make it the latest, atomically for readers; then trim old versions.
+
+        Raises FencedOut when a higher fence was seen or the version is not above the latest one;
+        nothing changes then.
+        """
+        ...
+
+    def latest_version(self) -> int:
+        """The version of the latest snapshot; 0 when none was ever published."""
+        ...
+
+    def load(self, version: int | None = None) -> Snapshot | None:
+        """A kept snapshot (default: the latest); None when it is not kept.
+
+        Raises SnapshotRefused when its bytes are damaged or of a newer format.
+        """
+        ...
+
+    def infos(self) -> list[SnapshotInfo]:
+        """Every kept snapshot, oldest first."""
+        ...
+
+    def set_pinned(self, version: int, pinned: bool) -> bool:
+        """Pin (never trimmed) or unpin a version; False when it is not kept."""
+        ...
+
+    def mark_stale(self, since_ms: int | None) -> None:
+        """Say that the latest snapshot has had no live stream behind it since then; None: it has.
+
+        Publishing clears the mark.
+        """
+        ...
+
+    def stale_since_ms(self) -> int | None:
+        """The mark that `mark_stale` left."""
+        ...
+
+
+class PublisherLease(Protocol):
+    """At most one holder at a time; each new holder has a higher fencing token."""
+
+    def acquire(self) -> int | None:
+        """Take or renew the lease; the fencing token, or None while somebody else holds it."""
+        ...
+
+    def release(self) -> None:
+        """Give the lease back, if it is ours, so that another publisher need not wait."""
+        ...
