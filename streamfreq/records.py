@@ -58,7 +58,17 @@ class RecordBatch:
             self.offsets_R[first:],
             self.timestamps_ms_R[first:],
             self.values[first:],
-            self.next_offset,
+            max(self.next_offset, offset),
+        )
+
+    def before(self, row: int) -> RecordBatch:
+        """The first `row` records; reading goes on at the record that is left out."""
+        return RecordBatch(
+            self.partition,
+            self.offsets_R[:row],
+            self.timestamps_ms_R[:row],
+            self.values[:row],
+            int(self.offsets_R[row]),
         )
 
 
@@ -72,11 +82,20 @@ class TokenBatch:
     def __len__(self) -> int:
         return len(self.lengths_R)
 
+    def __post_init__(self) -> None:
+        assert int(self.lengths_R.sum()) == len(self.ids_N), "lengths do not add up to the ids"
+
     def slice(self, first: int, last: int) -> TokenBatch:
         """Records `first` to `last` (exclusive), without copying the ids."""
         start = int(self.lengths_R[:first].sum())
         stop = start + int(self.lengths_R[first:last].sum())
         return TokenBatch(self.ids_N[start:stop], self.lengths_R[first:last])
+
+    def select(self, keep_R: BoolArray) -> TokenBatch:
+        """Only the records where `keep_R` is true; itself when all are."""
+        if keep_R.all():
+            return self
+        return TokenBatch(self.ids_N[np.repeat(keep_R, self.lengths_R)], self.lengths_R[keep_R])
 
     @staticmethod
     def empty(records: int = 0) -> TokenBatch:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from streamfreq.codec.envelope import seal, unseal
+from streamfreq.codec.envelope import Tensors, seal, unseal
 from streamfreq.codec.state import (
     DecayedState,
     Gap,
+    check_shapes,
     gaps_from_json,
     gaps_to_json,
     half_lives_from_json,
@@ -48,7 +49,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     if state.documents_HV is not None:
         used_V |= state.documents_HV.any(axis=0)
     rows_U = np.flatnonzero(used_V).astype(np.int32)
-    tensors = {
+    tensors: Tensors = {
         "rows": rows_U,
         "counts": state.counts_HV[:, rows_U],
         "landmarks": state.landmarks_H,
@@ -73,16 +74,15 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
                 "vocab_size": state.vocab_size,
             },
             "gaps": gaps_to_json(checkpoint.gaps),
-            "labels": {str(key): text for key, text in checkpoint.labels.items()},
+            "labels": {str(key): text for key, text in sorted(checkpoint.labels.items())},
         },
     )
 
 
 def decode_checkpoint(data: bytes, what: str = "checkpoint") -> Checkpoint:
     """The checkpoint in `data`; raises CheckpointRefused, naming `what`, when it is damaged."""
-    tensors, metadata = unseal(data, what, CheckpointRefused)
+    tensors, metadata = unseal(data, "checkpoint", what, CheckpointRefused)
     try:
-        partition = TopicPartition(metadata["topic"], metadata["partition"])
         V = metadata["tokenizer"]["vocab_size"]
         rows_U = tensors["rows"]
         documents_HU = tensors.get("documents")
@@ -95,8 +95,18 @@ def decode_checkpoint(data: bytes, what: str = "checkpoint") -> Checkpoint:
             tensors["records"],
             metadata["watermark_ms"],
         )
+        H = len(state.half_lives_seconds)
+        check_shapes(
+            {
+                "counts": (state.counts_HV, (H, V)),
+                "documents": (state.documents_HV, (H, V)),
+                "landmarks": (state.landmarks_H, (H,)),
+                "tokens": (state.tokens_H, (H,)),
+                "records": (state.records_H, (H,)),
+            }
+        )
         return Checkpoint(
-            partition,
+            TopicPartition(metadata["topic"], metadata["partition"]),
             metadata["version"],
             metadata["next_offset"],
             state,
@@ -105,11 +115,14 @@ def decode_checkpoint(data: bytes, what: str = "checkpoint") -> Checkpoint:
             gaps_from_json(metadata["gaps"]),
             {int(key): text for key, text in metadata["labels"].items()},
         )
-    except (KeyError, IndexError, TypeError) as error:
-        raise CheckpointRefused(f"{what}: not a checkpoint ({error!r} is missing)") from None
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = " ".join(repr(error).split())
+        raise CheckpointRefused(f"{what}: not a checkpoint of this format ({reason})") from None
 
 
 def _dense(values_HU: FloatArray, rows_U: Int32Array, vocab_size: int) -> FloatArray:
+    if rows_U.size and rows_U.min() < 0:
+        raise ValueError("a row below 0")
     dense_HV = np.zeros((values_HU.shape[0], vocab_size))
     dense_HV[:, rows_U] = values_HU
     return dense_HV

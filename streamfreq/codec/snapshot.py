@@ -15,6 +15,7 @@ import numpy as np
 from streamfreq.codec.envelope import Tensors, seal, unseal
 from streamfreq.codec.state import (
     Gap,
+    check_shapes,
     gaps_from_json,
     gaps_to_json,
     half_lives_from_json,
@@ -90,24 +91,19 @@ def snapshot_metadata(snapshot: Snapshot) -> dict[str, Any]:
             "vocab_size": snapshot.vocab_size,
         },
         "schemes": dict(snapshot.schemes),
-        "labels": {str(key): text for key, text in snapshot.labels.items()},
+        "labels": {str(key): text for key, text in sorted(snapshot.labels.items())},
         "streamfreq_version": snapshot.streamfreq_version,
     }
 
 
 def decode_snapshot(data: bytes, what: str = "snapshot") -> Snapshot:
     """The snapshot in `data`; raises SnapshotRefused, naming `what`, when it can't be used."""
-    tensors, metadata = unseal(data, what, SnapshotRefused)
+    tensors, metadata = unseal(data, "snapshot", what, SnapshotRefused)
     try:
         counts_HV = tensors["counts"]
         half_lives_seconds = half_lives_from_json(metadata["half_lives_seconds"])
         tokenizer = metadata["tokenizer"]
-        if counts_HV.shape != (len(half_lives_seconds), tokenizer["vocab_size"]):
-            raise SnapshotRefused(
-                f"{what}: counts have shape {counts_HV.shape}, the metadata says "
-                f"{(len(half_lives_seconds), tokenizer['vocab_size'])}"
-            )
-        return Snapshot(
+        snapshot = Snapshot(
             job=metadata["job"],
             version=metadata["version"],
             created_at_ms=metadata["created_at_ms"],
@@ -134,5 +130,17 @@ def decode_snapshot(data: bytes, what: str = "snapshot") -> Snapshot:
             labels={int(key): text for key, text in metadata.get("labels", {}).items()},
             streamfreq_version=metadata.get("streamfreq_version", ""),
         )
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise SnapshotRefused(f"{what}: not a snapshot ({error!r})") from None
+        H, V = len(half_lives_seconds), tokenizer["vocab_size"]
+        check_shapes(
+            {
+                "counts": (snapshot.counts_HV, (H, V)),
+                "documents": (snapshot.documents_HV, (H, V)),
+                "tokens": (snapshot.tokens_H, (H,)),
+                "records": (snapshot.records_H, (H,)),
+                **{_WEIGHTS + name: (item, (V,)) for name, item in snapshot.weights.items()},
+            }
+        )
+        return snapshot
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = " ".join(repr(error).split())
+        raise SnapshotRefused(f"{what}: not a snapshot of this format ({reason})") from None

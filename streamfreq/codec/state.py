@@ -6,16 +6,23 @@ Shape legend: H horizons, V vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from streamfreq.records import FloatArray, Int64Array, TopicPartition
 
+Array = np.ndarray[Any, np.dtype[Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets `first` (inclusive) to `last` (exclusive) that were gone before they were counted."""
+    """Offsets `first` (inclusive) to `last` (exclusive) that are not counted.
+
+    Either counting began at `last`, or the broker no longer had them when their turn came.
+    """
 
     partition: TopicPartition
     first: int
@@ -62,6 +69,13 @@ class DecayedState:
             np.zeros(H),
             -1,
         )
+
+
+def check_shapes(expected: Mapping[str, tuple[Array | None, tuple[int, ...]]]) -> None:
+    """Raises ValueError that names the first array whose shape is not the expected one."""
+    for name, (array, shape) in expected.items():
+        if array is not None and array.shape != shape:
+            raise ValueError(f"{name} has shape {array.shape} in place of {shape}")
 
 
 def half_lives_to_json(half_lives_seconds: tuple[float, ...]) -> list[float | str]:

@@ -327,6 +327,8 @@ class FactorConfig(Section):
     """emergence: the long horizon that `horizon` is compared with."""
     params: dict[str, float] = {}
     """Parameters of the rule by their names (power, boost, beta, tau, ...)."""
+    ids: list[int] = []
+    """rare_boost: lift these token ids in place of the rarest ones."""
 
 
 class WeightsConfig(Section):

@@ -1,0 +1,1 @@
+"""`streamfreq demo`: the real daemon on real text, on embedded parts, shown live."""

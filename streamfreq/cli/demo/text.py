@@ -1,0 +1,74 @@
+"""Real prose for the demo: the documentation inside the installed Python packages.
+
+Every paragraph of every docstring is one record, package by package, so that the topic of the
+stream drifts as it would in the news: graphs, then arrays, then algebra, then tensors.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGES = ("networkx", "numpy", "sympy", "torch")
+"""Installed with streamfreq (torch needs the others), in the order of the replay."""
+LIBRARY_PARTS = ("asyncio", "email", "logging", "unittest", "http", "multiprocessing", "xml")
+"""Folders of Python's own library that come first."""
+MAX_BYTES_PER_PART = 1_300_000
+MIN_CHARACTERS = 40
+
+
+def documentation() -> Iterator[str]:
+    """Paragraphs of several megabytes of English documentation, always in the same order."""
+    library = Path(sysconfig.get_path("stdlib"))
+    yield from _limited([library / part for part in LIBRARY_PARTS])
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        if spec is not None and spec.submodule_search_locations:
+            yield from _limited([Path(spec.submodule_search_locations[0])])
+
+
+def own_text(path: Path) -> Iterator[str]:
+    """The lines of the user's file that hold text."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.strip():
+                yield line.strip()
+
+
+def _limited(folders: list[Path]) -> Iterator[str]:
+    size = 0
+    for folder in folders:
+        for paragraph in _paragraphs(folder):
+            yield paragraph
+            size += len(paragraph)
+            if size > MAX_BYTES_PER_PART:
+                return
+
+
+def _paragraphs(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*.py")):
+        if "tests" in path.parts or "test" in path.parts:
+            continue
+        for docstring in _docstrings(path):
+            for paragraph in docstring.split("\n\n"):
+                text = " ".join(paragraph.split())
+                if len(text) >= MIN_CHARACTERS and ">>>" not in text:
+                    yield text
+
+
+def _docstrings(path: Path) -> Iterator[str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node)
+            if docstring:
+                yield docstring

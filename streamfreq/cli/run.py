@@ -1,0 +1,62 @@
+"""`streamfreq run`: the daemon in the foreground, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import click
+
+from streamfreq.cli.options import ConfigArguments, config_options
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from streamfreq.daemon.daemon import Daemon
+
+
+@click.command()
+@config_options
+@click.option(
+    "--until-caught-up",
+    is_flag=True,
+    help="Count what is there, commit, publish, and end.",
+)
+def run(arguments: ConfigArguments, until_caught_up: bool) -> None:
+    """Count the stream, commit, publish snapshots; runs until SIGTERM or Ctrl-C.
+
+    The first signal ends it in order (commit, leave the consumer group), the second at once.
+    """
+    config = arguments.load()
+    import logging
+
+    from streamfreq.config.ineffective import ineffective
+    from streamfreq.config.secrets import secret_texts
+    from streamfreq.telemetry import add_secret, configure_logging
+
+    configure_logging(config.telemetry)
+    for text in secret_texts(config):
+        add_secret(text)
+    log = logging.getLogger("streamfreq")
+    for line in ineffective(config):
+        log.warning("%s", line)
+
+    from streamfreq.daemon.build import build_daemon
+
+    daemon = build_daemon(config)
+    _end_on_signals(daemon)
+    daemon.run(until_caught_up=until_caught_up)
+
+
+def _end_on_signals(daemon: Daemon) -> None:
+    """First signal: in order. Second: at once, without a commit; what is lost is read again."""
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def first(number: int, frame: FrameType | None) -> None:
+        for item in signals:
+            signal.signal(item, lambda number, frame: os._exit(128 + number))
+        daemon.stop()
+
+    for item in signals:
+        signal.signal(item, first)

@@ -1,0 +1,28 @@
+"""Where the counters live: the name in the configuration made into a device that exists."""
+
+from __future__ import annotations
+
+import re
+
+from streamfreq.errors import ConfigError
+
+
+def pick_device(name: str) -> str:
+    """The torch device for `name`: auto (CUDA when there is one, else cpu), cpu, cuda, cuda:N.
+
+    Raises ConfigError when the name is none of these or the device is not there.
+    """
+    if name == "cpu":
+        return "cpu"
+    match = re.fullmatch(r"cuda(?::([0-9]+))?", name)
+    if name != "auto" and match is None:
+        raise ConfigError(f'counting.device = "{name}": one of auto, cpu, cuda, cuda:N')
+    import torch
+
+    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if match is None:
+        return "cuda" if devices else "cpu"
+    if int(match[1] or 0) >= devices:
+        there = f"only cuda:0 to cuda:{devices - 1} are" if devices else "no CUDA device is"
+        raise ConfigError(f'counting.device = "{name}": {there} usable here; use auto or cpu')
+    return name

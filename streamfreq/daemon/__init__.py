@@ -1,0 +1,1 @@
+"""The daemon: poll, count, commit, publish, until told to stop."""

@@ -1,0 +1,112 @@
+"""The one place where a daemon is put together from a configuration."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from streamfreq.checkpoints import open_checkpoints
+from streamfreq.clock import Clock, SystemClock
+from streamfreq.config import Config
+from streamfreq.counting import EventTimes, pick_device
+from streamfreq.daemon.assignment import Assignment, CountersSpec
+from streamfreq.daemon.committer import Committer
+from streamfreq.daemon.daemon import Daemon, Parts
+from streamfreq.daemon.pipeline import Tokenization
+from streamfreq.daemon.worker import BatchCounter, CountingThread, WorkQueue
+from streamfreq.publisher import Publisher, Recipe
+from streamfreq.snapshots import open_lease, open_snapshots
+from streamfreq.sources import open_dead_letters, open_source
+from streamfreq.sources.base import Source, StartAt
+from streamfreq.telemetry import Health, Metrics, TelemetryServer
+from streamfreq.text import TextPipeline
+from streamfreq.tokenization import load_tokenizer
+from streamfreq.tokenization.base import Tokenizer
+from streamfreq.weighting import validate
+
+QUEUE_BYTES = 64 * 1024 * 1024
+"""Polled but not yet counted: the source pauses above it."""
+BATCH_BYTES = 4 * 1024 * 1024
+"""About how much text one call of the tokenizer engine gets."""
+
+
+def counters_spec(config: Config, tokenizer: Tokenizer) -> CountersSpec:
+    """The shape of the counters for this configuration and tokenizer."""
+    return CountersSpec(
+        half_lives_seconds=config.counting.horizons_seconds,
+        vocab_size=tokenizer.vocab_size,
+        documents=config.counting.documents,
+        device=pick_device(config.counting.device),
+        ids_per_token=tokenizer.ids_per_token,
+        fingerprint=tokenizer.fingerprint,
+    )
+
+
+def start_at(config: Config, now_ms: int) -> StartAt:
+    """Where partitions without a checkpoint begin."""
+    kafka = config.kafka
+    if config.source.kind != "kafka" or kafka.start != "lookback":
+        return StartAt(policy="earliest" if config.source.kind != "kafka" else kafka.start)
+    finite = [h for h in config.counting.horizons_seconds if h != float("inf")]
+    if not finite:
+        return StartAt(policy="earliest")
+    return StartAt(time_ms=max(0, now_ms - round(max(finite) * kafka.lookback_half_lives * 1000)))
+
+
+def worker_name() -> str:
+    """Names this process in leases: host and process id."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def build_daemon(
+    config: Config, *, source: Source | None = None, clock: Clock | None = None
+) -> Daemon:
+    """A daemon ready to `run`, with its metrics served; `source` replaces the configured one.
+
+    Raises ConfigError for what can be known to be wrong before the services are asked.
+    """
+    clock = clock or SystemClock()
+    validate(config.weights, config.counting.horizons_seconds, config.counting.documents)
+    tokenizer = load_tokenizer(config.tokenizer)
+    spec = counters_spec(config, tokenizer)
+    metrics = Metrics(config.job, clock)
+    health = Health(clock=clock)
+    checkpoints = open_checkpoints(config.redis, config.job)
+    dead_letters = open_dead_letters(config)
+    committer = Committer(checkpoints, tokenizer, dead_letters, metrics, health, clock)
+    assignment = Assignment(
+        spec, checkpoints, lambda: start_at(config, clock.now_ms()), committer.commit
+    )
+    publisher = Publisher(
+        Recipe(config.job, tokenizer.name, tokenizer.fingerprint, config.weights),
+        config.snapshots,
+        checkpoints,
+        open_snapshots(config.redis, config.snapshots, config.job),
+        open_lease(config.redis, config.snapshots, config.job, worker_name()),
+        clock,
+    )
+    tokenization = Tokenization(
+        TextPipeline(config.value, config.text), tokenizer, config.value.on_bad
+    )
+    queue = WorkQueue(QUEUE_BYTES)
+    counter = BatchCounter(tokenization, EventTimes(config.counting), clock, metrics, dead_letters)
+    server = TelemetryServer(config.telemetry, metrics, lambda: health)
+
+    def close() -> None:
+        if dead_letters is not None:
+            dead_letters.close()
+        server.close()
+
+    parts = Parts(
+        source=source or open_source(config, clock),
+        assignment=assignment,
+        queue=queue,
+        counting=CountingThread(queue, counter, BATCH_BYTES, lambda: health.beat("counting")),
+        committer=committer,
+        publisher=publisher,
+        metrics=metrics,
+        health=health,
+        clock=clock,
+        on_closed=close,
+    )
+    return Daemon(parts, config.schedule)

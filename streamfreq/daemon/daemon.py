@@ -1,0 +1,292 @@
+"""The daemon's threads and their order: polling, counting, and the schedule's jobs.
+
+The poll thread only polls: tokenizing, counting, committing and publishing happen in other
+threads, so that the consumer group never waits for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamfreq.clock import Clock
+from streamfreq.config import ScheduleConfig
+from streamfreq.daemon.assignment import Assignment
+from streamfreq.daemon.committer import Committer
+from streamfreq.daemon.worker import CountingThread, WorkQueue
+from streamfreq.errors import ServiceUnavailable, StreamfreqError
+from streamfreq.publisher import Publisher
+from streamfreq.records import NO_TIMESTAMP, TopicPartition
+from streamfreq.scheduling import Schedule
+from streamfreq.sources.base import Source
+from streamfreq.telemetry import Health, Metrics
+
+log = logging.getLogger("streamfreq.daemon")
+
+POLL_TIMEOUT_MS = 200
+LAG_INTERVAL_SECONDS = 5.0
+MAX_BACKOFF_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the daemon works with."""
+
+    source: Source
+    assignment: Assignment
+    queue: WorkQueue
+    counting: CountingThread
+    committer: Committer
+    publisher: Publisher
+    metrics: Metrics
+    health: Health
+    clock: Clock
+    on_closed: Callable[[], None]
+
+
+class Daemon:
+    """Counts a source's records until `stop`, or until it has caught up.
+
+    `build_daemon` puts one together from a configuration; `run` is called once.
+    """
+
+    def __init__(self, parts: Parts, config: ScheduleConfig) -> None:
+        self._parts = parts
+        self._config = config
+        self._schedule = Schedule()
+        self._stopping = threading.Event()
+        self._paused: set[TopicPartition] = set()
+        self._failures = 0
+        self._measured: set[TopicPartition] = set()
+        self._lag_due = 0.0
+
+    def stop(self) -> None:
+        """End in order: commit, leave the group. A signal handler may call it."""
+        self._stopping.set()
+
+    def run(self, *, until_caught_up: bool = False) -> None:
+        """Poll until stopped; then finish, commit, and leave the group.
+
+        Raises the StreamfreqError that made going on impossible, after committing what was
+        counted in front of it.
+        """
+        parts = self._parts
+        caught_up = False
+        self._schedule_jobs()
+        parts.counting.start()
+        try:
+            self._open()
+            self._schedule.start()
+            while not self._stopping.is_set() and parts.counting.error is None:
+                polled = self._step()
+                if until_caught_up and not polled and self._caught_up():
+                    log.info("caught up")
+                    caught_up = True
+                    break
+        finally:
+            self._finish(publish=caught_up)
+        if parts.counting.error is not None:
+            raise parts.counting.error
+
+    def commit(self) -> None:
+        """Commit every changed partition; the schedule calls it."""
+        self._parts.committer.commit(self._parts.assignment.current())
+
+    def publish(self) -> None:
+        """Publish a snapshot if this daemon is the publisher; the schedule calls it."""
+        parts = self._parts
+        begun = parts.clock.monotonic()
+        try:
+            snapshot = parts.publisher.publish()
+        except StreamfreqError as error:
+            parts.metrics.publish_failed()
+            if isinstance(error, ServiceUnavailable):
+                parts.metrics.service_failed("store")
+                parts.health.set("store", False, str(error))
+            log.warning("not published: %s", error)
+            return
+        if snapshot is not None:
+            seconds = parts.clock.monotonic() - begun
+            parts.metrics.published(
+                snapshot.version, snapshot.created_at_ms, snapshot.as_of_ms, seconds
+            )
+            log.info("published snapshot %d in %.0f ms", snapshot.version, seconds * 1000)
+
+    def _schedule_jobs(self) -> None:
+        config = self._config
+        lease_interval = max(self._parts.publisher.lease_seconds / 3, 0.05)
+        self._schedule.every("commit", config.commit_interval_seconds, self.commit)
+        self._schedule.every("lease", lease_interval, self._keep_lease)
+        if config.publish_cron:
+            self._schedule.cron("publish", config.publish_cron, self.publish)
+        else:
+            self._schedule.every("publish", config.publish_interval_seconds, self.publish)
+
+    def _keep_lease(self) -> None:
+        try:
+            self._parts.publisher.keep_lease()
+        except ServiceUnavailable as error:
+            log.debug("lease not renewed: %s", error)
+
+    def _open(self) -> None:
+        parts = self._parts
+        parts.health.set("source", False, "not joined yet")
+        while not self._stopping.is_set():
+            parts.health.beat("poll")
+            try:
+                parts.source.open(parts.assignment)
+                return
+            except ServiceUnavailable as error:
+                self._source_away(error)
+
+    def _step(self) -> bool:
+        """One poll and what goes with it; whether any batch arrived."""
+        parts = self._parts
+        parts.health.beat("poll")
+        try:
+            self._load_pending()
+            self._back_pressure()
+            batches = parts.source.poll(POLL_TIMEOUT_MS)
+            for batch in batches:
+                partition = parts.assignment.get(batch.partition)
+                if partition is not None:
+                    parts.queue.put((partition, batch))
+            self._measure_lag()
+            parts.source.report_position(parts.committer.take_positions())
+        except ServiceUnavailable as error:
+            self._source_away(error)
+            return False
+        self._failures = 0
+        if parts.assignment.assigned_once:
+            parts.health.set("source", True)
+        return bool(batches)
+
+    def _source_away(self, error: ServiceUnavailable) -> None:
+        """Wait with jittered back-off, so that many workers do not come back in step."""
+        parts = self._parts
+        parts.metrics.service_failed("source")
+        parts.health.set("source", False, str(error))
+        self._failures += 1
+        longest = min(MAX_BACKOFF_SECONDS, 0.25 * 2 ** min(self._failures, 10))
+        delay = longest * random.uniform(0.5, 1.0)
+        log.warning("%s (next try in %.1f s)", error, delay)
+        self._stopping.wait(delay)
+
+    def _load_pending(self) -> None:
+        """Partitions whose checkpoint could not be read, or that closed in conflict, come back."""
+        parts = self._parts
+        conflicts = parts.assignment.collect_conflicts()
+        if conflicts:
+            parts.source.pause(conflicts)
+        if parts.assignment.unloaded:
+            for partition, start in parts.assignment.load_pending().items():
+                parts.source.seek(partition, start)
+                parts.source.resume([partition])
+                self._paused.discard(partition)
+        waiting = parts.assignment.unloaded
+        parts.health.set(
+            "checkpoints", not waiting, f"{len(waiting)} partitions wait for their checkpoint"
+        )
+
+    def _back_pressure(self) -> None:
+        parts = self._parts
+        ours = {item.partition for item in parts.assignment.current()}
+        if parts.queue.full:
+            parts.source.pause(ours - self._paused)
+            self._paused = ours
+        elif self._paused and parts.queue.drained:
+            parts.source.resume(self._paused & ours)
+            self._paused = set()
+
+    def _measure_lag(self) -> None:
+        parts = self._parts
+        now = parts.clock.monotonic()
+        if now < self._lag_due:
+            return
+        self._lag_due = now + LAG_INTERVAL_SECONDS
+        ends = parts.source.end_offsets() or {}
+        current = parts.assignment.current()
+        for item in current:
+            end = ends.get(item.partition)
+            if end is not None:
+                parts.metrics.set_lag(item.partition, max(0, end - (item.next_offset or 0)))
+        ours = {item.partition for item in current}
+        for gone in self._measured - ours:
+            parts.metrics.drop_partition(gone)
+        self._measured = ours
+        parts.metrics.set_partitions(len(ours))
+        parts.metrics.set_ready(parts.health.report().ready)
+        watermark_ms = max((item.watermark_ms for item in current), default=NO_TIMESTAMP)
+        if watermark_ms != NO_TIMESTAMP:
+            parts.metrics.watermark(watermark_ms)
+
+    def _caught_up(self) -> bool:
+        parts = self._parts
+        if not parts.assignment.assigned_once or parts.assignment.unloaded or not parts.queue.idle:
+            return False
+        try:
+            ends = parts.source.end_offsets()
+        except ServiceUnavailable as error:
+            self._source_away(error)
+            return False
+        if ends is None:
+            return False
+        positions = {item.partition: item.next_offset or 0 for item in parts.assignment.current()}
+        return all(positions.get(key, -1) >= end for key, end in ends.items())
+
+    def _finish(self, *, publish: bool) -> None:
+        """End in order, within the configured time.
+
+        1. Stop the schedule, then the counting thread after the batch in hand; what is queued
+           behind it is read again by the next owner.
+        2. Commit what is counted.
+        3. After catching up, publish what all workers have committed.
+        4. Give back the lease, leave the group, close what is open.
+        """
+        parts = self._parts
+        timeout = self._config.shutdown_timeout_seconds
+        watchdog = threading.Timer(timeout, _give_up, [timeout])
+        watchdog.daemon = True
+        watchdog.start()
+        parts.health.set("source", False, "shutting down")
+        self._schedule.stop(timeout)  # 1
+        parts.counting.stop(timeout)
+        self.commit()  # 2
+        if publish:
+            self._wait_for_lease()  # 3
+            self.publish()
+        try:
+            parts.publisher.release()  # 4
+        except ServiceUnavailable as error:
+            log.warning("the lease expires by itself: %s", error)
+        try:
+            parts.source.report_position(parts.committer.take_positions())
+            parts.source.close()
+        except ServiceUnavailable as error:
+            log.warning("the group notices by itself that this worker is gone: %s", error)
+        parts.on_closed()
+        watchdog.cancel()
+        log.info("ended")
+
+    def _wait_for_lease(self) -> None:
+        """Another worker that also ends soon may hold the lease; one that stays publishes for us."""
+        parts = self._parts
+        deadline = parts.clock.monotonic() + parts.publisher.lease_seconds
+        try:
+            while not parts.publisher.keep_lease() and parts.clock.monotonic() < deadline:
+                threading.Event().wait(0.1)
+        except ServiceUnavailable as error:
+            log.warning("no last snapshot: %s", error)
+
+
+def _give_up(timeout_seconds: float) -> None:
+    log.error(
+        "not ended within shutdown_timeout_seconds = %g: ending now; what is not committed "
+        "is read again",
+        timeout_seconds,
+    )
+    os._exit(1)

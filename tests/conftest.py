@@ -1,0 +1,19 @@
+"""Fixtures that every test folder shares."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """The folder with the real streams and tokenizers, or a skip that says where it is looked for."""
+    folder = Path(
+        os.environ.get("STREAMFREQ_SHARED", Path(__file__).resolve().parents[2] / "shared")
+    )
+    if not (folder / "data").is_dir():
+        pytest.skip(f"no real streams in {folder}; set STREAMFREQ_SHARED to a folder that has them")
+    return folder

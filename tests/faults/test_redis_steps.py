@@ -1,0 +1,214 @@
+"""The process or the connection dies before or after each step of a protocol; then it is retried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from streamfreq.checkpoints.redis import RedisCheckpointStore
+from streamfreq.config import RedisConfig
+from streamfreq.errors import CheckpointConflict, FencedOut, ServiceUnavailable
+from streamfreq.redis_client import call, connect
+from streamfreq.snapshots.redis import RedisPublisherLease, RedisSnapshotStore
+from tests.conformance.values import NEWS, make_checkpoint, make_snapshot, same
+from tests.faults.redis_faults import FailingClient
+from tests.services.front import Front
+from tests.services.redis import RedisServer
+
+COMMIT_STEPS = 2
+PUBLISH_STEPS = 2
+DELETE_STEPS = 2
+RETAIN = 2
+
+WHEN = pytest.mark.parametrize("when", ["before", "after"])
+
+
+def checkpoints(client: FailingClient | None, config: RedisConfig) -> RedisCheckpointStore:
+    return RedisCheckpointStore(client or connect(config), config.prefix, "news")
+
+
+def snapshots(client: FailingClient | None, config: RedisConfig) -> RedisSnapshotStore:
+    return RedisSnapshotStore(client or connect(config), config.prefix, "news", RETAIN)
+
+
+def steps_of(config: RedisConfig, work: Callable[[FailingClient], object]) -> int:
+    client = FailingClient(config)
+    work(client)
+    return client.calls
+
+
+def test_the_number_of_steps_is_what_the_tests_below_walk_through(
+    redis_config: RedisConfig,
+) -> None:
+    commit = steps_of(
+        redis_config, lambda client: checkpoints(client, redis_config).commit(make_checkpoint(1))
+    )
+    publish = steps_of(
+        redis_config, lambda client: snapshots(client, redis_config).publish(make_snapshot(1), 1)
+    )
+    assert (commit, publish) == (COMMIT_STEPS, PUBLISH_STEPS)
+
+
+@WHEN
+@pytest.mark.parametrize("step", range(1, COMMIT_STEPS + 1))
+def test_commit_dies_and_is_retried(redis_config: RedisConfig, step: int, when: str) -> None:
+    checkpoints(None, redis_config).commit(make_checkpoint(1))
+    client = FailingClient(redis_config)
+    store = checkpoints(client, redis_config)
+    store.commit(make_checkpoint(2))
+    client._at, client._when = client.calls + step, when
+    with pytest.raises(ServiceUnavailable):
+        store.commit(make_checkpoint(3))
+    done = (step, when) == (COMMIT_STEPS, "after")
+    reader = checkpoints(None, redis_config)
+    assert same(reader.load(NEWS), make_checkpoint(3 if done else 2))
+    assert reader.versions() == {NEWS: 3 if done else 2}
+    client.mend()
+    store.commit(make_checkpoint(3))
+    assert same(reader.load(NEWS), make_checkpoint(3))
+    store.commit(make_checkpoint(4))
+    assert reader.versions() == {NEWS: 4}
+
+
+@WHEN
+@pytest.mark.parametrize("step", range(1, COMMIT_STEPS + 1))
+def test_first_commit_dies_for_good_and_another_worker_takes_over(
+    redis_config: RedisConfig, step: int, when: str
+) -> None:
+    dead = checkpoints(FailingClient(redis_config, step, when), redis_config)
+    with pytest.raises(ServiceUnavailable):
+        dead.commit(make_checkpoint(1))
+    other = checkpoints(None, redis_config)
+    done = (step, when) == (COMMIT_STEPS, "after")
+    assert other.versions() == ({NEWS: 1} if done else {})
+    other.commit(make_checkpoint(2 if done else 1, seed=8))
+    assert list(other.versions()) == [NEWS]
+
+
+def test_a_retry_that_comes_after_another_worker_is_a_conflict(redis_config: RedisConfig) -> None:
+    client = FailingClient(redis_config, COMMIT_STEPS, "before")
+    store = checkpoints(client, redis_config)
+    with pytest.raises(ServiceUnavailable):
+        store.commit(make_checkpoint(1))
+    checkpoints(None, redis_config).commit(make_checkpoint(1, seed=8))
+    client.mend()
+    with pytest.raises(CheckpointConflict):
+        store.commit(make_checkpoint(1))
+    assert same(store.load(NEWS), make_checkpoint(1, seed=8))
+
+
+@WHEN
+@pytest.mark.parametrize("step", range(1, DELETE_STEPS + 1))
+def test_delete_all_dies_and_is_retried(redis_config: RedisConfig, step: int, when: str) -> None:
+    checkpoints(None, redis_config).commit(make_checkpoint(1))
+    # The first command reads the index.
+    client = FailingClient(redis_config, 1 + step, when)
+    with pytest.raises(ServiceUnavailable):
+        checkpoints(client, redis_config).delete_all()
+    deleted = (step, when) != (1, "before")
+    assert checkpoints(None, redis_config).versions() == ({} if deleted else {NEWS: 1})
+    assert checkpoints(None, redis_config).delete_all() == (0 if deleted else 1)
+    assert checkpoints(None, redis_config).load(NEWS) is None
+
+
+@WHEN
+@pytest.mark.parametrize("step", range(1, PUBLISH_STEPS + 1))
+def test_publish_dies_and_is_retried(redis_config: RedisConfig, step: int, when: str) -> None:
+    for version in (1, 2):
+        snapshots(None, redis_config).publish(make_snapshot(version), 1)
+    snapshots(None, redis_config).mark_stale(5)
+    client = FailingClient(redis_config, step, when)
+    store = snapshots(client, redis_config)
+    with pytest.raises(ServiceUnavailable):
+        store.publish(make_snapshot(3), 1)
+    done = (step, when) == (PUBLISH_STEPS, "after")
+    reader = snapshots(None, redis_config)
+    assert [info.version for info in reader.infos()] == ([2, 3] if done else [1, 2])
+    assert same(reader.load(), make_snapshot(3 if done else 2))
+    assert (reader.load(3) is not None) == done
+    assert reader.stale_since_ms() == (None if done else 5)
+    client.mend()
+    store.publish(make_snapshot(3), 1)
+    assert [info.version for info in reader.infos()] == [2, 3]
+    assert same(reader.load(), make_snapshot(3))
+    assert reader.stale_since_ms() is None
+
+
+@WHEN
+@pytest.mark.parametrize("step", range(1, PUBLISH_STEPS + 1))
+def test_publisher_dies_for_good_and_another_takes_over(
+    redis_config: RedisConfig, step: int, when: str
+) -> None:
+    dead = FailingClient(redis_config, 1 + step, when)
+    old = RedisPublisherLease(dead, redis_config.prefix, "news", "old", 0.001)
+    fence = old.acquire()
+    assert fence is not None
+    with pytest.raises(ServiceUnavailable):
+        snapshots(dead, redis_config).publish(make_snapshot(1), fence)
+    new = RedisPublisherLease(connect(redis_config), redis_config.prefix, "news", "new", 60)
+    token = None
+    while token is None:
+        token = new.acquire()
+    other = snapshots(None, redis_config)
+    version = other.latest_version() + 1
+    assert version == (2 if (step, when) == (PUBLISH_STEPS, "after") else 1)
+    other.publish(make_snapshot(version, seed=8), token)
+    dead.mend()
+    with pytest.raises(FencedOut):
+        snapshots(dead, redis_config).publish(make_snapshot(version + 1), fence)
+    assert same(other.load(), make_snapshot(version, seed=8))
+
+
+def test_a_version_pinned_between_the_steps_stays(redis_config: RedisConfig) -> None:
+    for version in (1, 2):
+        snapshots(None, redis_config).publish(make_snapshot(version), 1)
+    client = FailingClient(redis_config, 1, "after")
+    store = snapshots(client, redis_config)
+    due = store._due(3) if client.mend() is None else []  # step 1 has been taken
+    assert due == [1]
+    snapshots(None, redis_config).set_pinned(1, True)
+    store._due = lambda version: due  # type: ignore[method-assign]
+    store.publish(make_snapshot(3), 1)
+    assert [info.version for info in store.infos()] == [1, 2, 3]
+
+
+def test_lost_answers_are_no_conflict(redis_server: RedisServer, redis_config: RedisConfig) -> None:
+    """The client itself sends again: the server did the work, only its answer was lost."""
+    with Front(redis_server.port) as front:
+        config = redis_config.model_copy(update={"url": f"redis://127.0.0.1:{front.port}"})
+        store, published = checkpoints(None, config), snapshots(None, config)
+        lease = RedisPublisherLease(connect(config), config.prefix, "news", "me", 60)
+        store.commit(make_checkpoint(1))
+        published.publish(make_snapshot(1), 1)
+        assert lease.acquire() == 2
+        front.lose_answer_to(b"SADD", b"EVALSHA")
+        store.commit(make_checkpoint(2))
+        assert store.versions() == {NEWS: 2}
+        front.lose_answer_to(b"EVALSHA", b"EVALSHA")
+        published.publish(make_snapshot(2), 2)
+        assert [info.version for info in published.infos()] == [1, 2]
+        front.lose_answer_to(b"EVALSHA", b"HGET", b"GET")
+        assert lease.acquire() == 2
+        assert store.versions() == {NEWS: 2}
+        assert same(published.load(), make_snapshot(2))
+        assert front.lost == 7
+
+
+def test_a_server_that_forgot_the_scripts(redis_config: RedisConfig) -> None:
+    store, published = checkpoints(None, redis_config), snapshots(None, redis_config)
+    for version in (1, 2, 3):
+        call(connect(redis_config), "SCRIPT FLUSH")
+        store.commit(make_checkpoint(version))
+        published.publish(make_snapshot(version), 1)
+    assert same(store.load(NEWS), make_checkpoint(3))
+    assert published.latest_version() == 3
+
+
+def test_a_lost_index_heals_with_the_next_commit(redis_config: RedisConfig) -> None:
+    store = checkpoints(None, redis_config)
+    store.commit(make_checkpoint(1))
+    call(connect(redis_config), "DEL", f"{redis_config.prefix}:news:checkpoints")
+    assert store.versions() == {}
+    store.commit(make_checkpoint(2))
+    assert store.versions() == {NEWS: 2}

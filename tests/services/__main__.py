@@ -1,0 +1,68 @@
+"""Throwaway services: `python -m tests.services kafka | redis`, in the foreground.
+
+`kafka --run CMD ARGS...` starts a broker, runs `CMD ARGS... --kafka HOST:PORT`, stops the broker
+and ends with the command's exit code. Any other words are a command that is run as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from types import FrameType
+
+_USAGE = "usage: python -m tests.services kafka [--run CMD ARGS...] | redis | CMD ARGS..."
+
+
+def _end(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _run_with_broker(command: list[str]) -> int:
+    from tests.services.kafka import KafkaBroker
+
+    with KafkaBroker() as broker:
+        child = subprocess.Popen([*command, "--kafka", broker.bootstrap])
+        while True:
+            try:
+                return child.wait()
+            except KeyboardInterrupt:
+                # Ctrl-C has reached the child too; it ends in its own time. SIGTERM has not.
+                child.terminate()
+
+
+def main(words: list[str]) -> int:
+    """Run what the words say; the exit code."""
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        match words:
+            case ["kafka"]:
+                from tests.services.kafka import serve_kafka
+
+                serve_kafka()
+            case ["kafka", "--run", *command] if command:
+                return _run_with_broker(command)
+            case ["redis"]:
+                from tests.services.redis import serve_redis
+
+                serve_redis()
+            case [] | ["kafka" | "redis" | "-h" | "--help", *_]:
+                print(_USAGE, file=sys.stderr)
+                return 2
+            case command:
+                os.execvp(command[0], command)
+    except KeyboardInterrupt:
+        return 0
+    except Exception as error:
+        from tests.services.kafka import BrokerMissing
+
+        if not isinstance(error, BrokerMissing):
+            raise
+        print(error, file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,181 @@
+"""Laws of the publisher: only committed counts, only forward, only with the lease."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from streamfreq.checkpoints.memory import MemoryCheckpointStore
+from streamfreq.clock import ManualClock
+from streamfreq.codec import Checkpoint, Gap, Snapshot
+from streamfreq.config import SnapshotsConfig, WeightsConfig
+from streamfreq.counting import Counters
+from streamfreq.errors import CheckpointRefused, FencedOut, ServiceUnavailable
+from streamfreq.publisher import Publisher, Recipe
+from streamfreq.records import TokenBatch, TopicPartition
+from streamfreq.snapshots.memory import (
+    MemoryPublisherLease,
+    MemorySnapshots,
+    MemorySnapshotStore,
+)
+from tests.oracle import assert_close, recount
+
+HALF_LIVES = (60.0, math.inf)
+V = 6
+RECORDS = {
+    TopicPartition("a", 0): [((1, 1, 2), 1_000_000), ((3,), 1_060_000)],
+    TopicPartition("a", 1): [((2, 5), 1_030_000)],
+    TopicPartition("b", 0): [((1,), 940_000)],
+}
+
+
+def checkpoint(partition: TopicPartition, version: int = 1, **changes: object) -> Checkpoint:
+    counters = Counters(HALF_LIVES, V)
+    for ids, time_ms in RECORDS[partition]:
+        counters.update(
+            TokenBatch(np.array(ids, np.int32), np.array([len(ids)], np.int64)),
+            np.array([time_ms], np.int64),
+        )
+    made = Checkpoint(partition, version, 10, counters.state(), "f00d", 0)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+class Bench:
+    """A publisher on memory stores, and what it works with."""
+
+    def __init__(self, holder: str = "one", other: Bench | None = None, **config: object) -> None:
+        self.clock = other.clock if other else ManualClock(2_000_000)
+        self.checkpoints = other.checkpoints if other else MemoryCheckpointStore("job")
+        self.config = SnapshotsConfig(**config)  # type: ignore[arg-type]
+        self.shared = other.shared if other else MemorySnapshots()
+        self.snapshots = MemorySnapshotStore("job", 10, self.shared)
+        self.lease = MemoryPublisherLease(
+            self.shared, holder, self.config.lease_seconds, self.clock
+        )
+        self.publisher = Publisher(
+            Recipe("job", "tiny", "f00d", {"default": WeightsConfig()}),
+            self.config,
+            self.checkpoints,
+            self.snapshots,
+            self.lease,
+            self.clock,
+        )
+
+    def publish(self) -> Snapshot:
+        snapshot = self.publisher.publish()
+        assert snapshot is not None
+        return snapshot
+
+
+def test_the_snapshot_is_the_plain_sum_over_all_committed_records() -> None:
+    bench = Bench()
+    for partition in RECORDS:
+        bench.checkpoints.commit(checkpoint(partition))
+    snapshot = bench.publish()
+    assert snapshot.as_of_ms == 1_060_000
+    everything = [record for records in RECORDS.values() for record in records]
+    counts_HV, documents_HV = recount(everything, HALF_LIVES, snapshot.as_of_ms, V)
+    assert_close(snapshot.counts_HV, counts_HV)
+    assert snapshot.documents_HV is not None
+    assert_close(snapshot.documents_HV, documents_HV)
+    assert snapshot.offsets == dict.fromkeys(RECORDS, 10)
+    stored = bench.snapshots.load()
+    assert stored is not None
+    np.testing.assert_array_equal(stored.counts_HV, snapshot.counts_HV)
+
+
+def test_nothing_committed_nothing_published() -> None:
+    assert Bench().publisher.publish() is None
+
+
+def test_nothing_new_nothing_published_then_only_forward() -> None:
+    bench = Bench()
+    partition = TopicPartition("a", 0)
+    bench.checkpoints.commit(checkpoint(partition))
+    assert bench.publish().version == 1
+    assert bench.publisher.publish() is None
+    bench.checkpoints.commit(checkpoint(partition, 2, next_offset=11))
+    second = bench.publish()
+    assert (second.version, second.offsets[partition]) == (2, 11)
+
+
+def test_gaps_and_labels_of_all_partitions_are_told() -> None:
+    bench = Bench()
+    a, b = TopicPartition("a", 0), TopicPartition("b", 0)
+    bench.checkpoints.commit(checkpoint(a, gaps=(Gap(a, 0, 3),), labels={1: "one"}))
+    bench.checkpoints.commit(checkpoint(b, gaps=(Gap(b, 5, 6),), labels={2: "two"}))
+    snapshot = bench.publish()
+    assert snapshot.gaps == (Gap(a, 0, 3), Gap(b, 5, 6))
+    assert snapshot.labels == {1: "one", 2: "two"}
+
+
+def test_only_the_holder_of_the_lease_publishes_and_another_takes_over() -> None:
+    one = Bench("one", lease_seconds=5)
+    two = Bench("two", other=one, lease_seconds=5)
+    one.checkpoints.commit(checkpoint(TopicPartition("a", 0)))
+    assert one.publish().version == 1
+    assert two.publisher.publish() is None
+    one.checkpoints.commit(checkpoint(TopicPartition("a", 0), 2))
+    one.clock.advance(6)
+    assert two.publish().version == 2
+
+
+def test_a_publisher_that_slept_through_its_lease_is_refused() -> None:
+    one = Bench("one", lease_seconds=5)
+    two = Bench("two", other=one, lease_seconds=5)
+    one.checkpoints.commit(checkpoint(TopicPartition("a", 0)))
+    fence = one.lease.acquire()
+    assert fence is not None
+    stale = one.publish()
+    one.clock.advance(6)
+    one.checkpoints.commit(checkpoint(TopicPartition("a", 0), 2))
+    assert two.publish().version == 2
+    with pytest.raises(FencedOut):
+        one.snapshots.publish(replace(stale, version=3), fence)
+    assert one.snapshots.latest_version() == 2
+
+
+def test_all_mass_decayed_keeps_the_last_snapshot_and_marks_it_stale() -> None:
+    bench = Bench(as_of="clock", min_mass=0.01)
+    partition = TopicPartition("b", 0)
+    counters = Counters((60.0, 120.0), V)
+    counters.update(
+        TokenBatch(np.array([1], np.int32), np.array([1], np.int64)), np.array([940_000], np.int64)
+    )
+    bench.checkpoints.commit(checkpoint(partition, state=counters.state()))
+    bench.clock.jump(-1_000)
+    first = bench.publish()
+    assert np.isfinite(first.counts_HV).all()
+    bench.clock.jump(2_000 * 120)
+    assert bench.publisher.publish() is None
+    assert bench.snapshots.latest_version() == first.version
+    assert bench.snapshots.stale_since_ms() is not None
+
+
+def test_another_tokenizer_is_refused_and_named() -> None:
+    bench = Bench()
+    bench.checkpoints.commit(checkpoint(TopicPartition("a", 0), tokenizer_fingerprint="beef"))
+    with pytest.raises(CheckpointRefused, match="beef"):
+        bench.publisher.publish()
+
+
+@pytest.mark.parametrize("dies_at", ["versions", "load", "latest_version", "publish"])
+def test_the_store_goes_away_at_each_step_and_the_next_try_publishes(
+    dies_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench()
+    bench.checkpoints.commit(checkpoint(TopicPartition("a", 0)))
+    owner = bench.checkpoints if dies_at in ("versions", "load") else bench.snapshots
+
+    def away(*_: object, **__: object) -> None:
+        raise ServiceUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, dies_at, away)
+        with pytest.raises(ServiceUnavailable):
+            bench.publisher.publish()
+    assert bench.snapshots.latest_version() == 0
+    assert bench.publish().version == 1
