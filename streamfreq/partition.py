@@ -44,7 +44,7 @@ class Partition:
 
     @property
     def next_offset(self) -> int | None:
-        """Every record below is counted, every record at or above is not; None: nothing is known."""
+        """Records below are counted, those at or above are not; None: nothing is known yet."""
         return self._next_offset
 
     @property

@@ -267,7 +267,8 @@ _IS_A_CLUSTER = "belongs to a cluster; set redis.cluster = true"
 _CLUSTER_DOWN = "is in a cluster with slots that no node serves; wait for it, or repair the cluster"
 _FULL = "is out of memory (maxmemory); raise its limit, or lower snapshots.retain"
 
-# What to look for in the text of an error, most telling first, and what to tell a person.
+# What to look for in the class names and texts of an error and its causes, most telling first, and
+# what to tell a person. redis-py takes the first word of some answers away when it picks the class.
 _BY_TEXT = (
     ("noauth", _REFUSES_USER),
     ("wrongpass", _REFUSES_USER),
@@ -278,8 +279,9 @@ _BY_TEXT = (
     ("cluster support disabled", _NOT_A_CLUSTER),
     ("clusterdown", _CLUSTER_DOWN),
     ("not covered", _CLUSTER_DOWN),
-    ("moved ", _IS_A_CLUSTER),
+    ("movederror", _IS_A_CLUSTER),
     ("crossslot", _IS_A_CLUSTER),
+    ("outofmemoryerror", _FULL),
     ("oom command not allowed", _FULL),
     ("misconf", "can't save to its disk (MISCONF) and so takes no writes; see the server's log"),
     ("noreplicas", "takes no writes while too few replicas are connected (NOREPLICAS)"),
@@ -293,6 +295,7 @@ _BY_TEXT = (
     ("certificate", "fails the TLS check; set redis.ssl_cafile to the authority that signed it"),
     ("wrong version number", "does not speak TLS; use redis:// in redis.url"),
     ("record layer failure", "does not speak TLS; use redis:// in redis.url"),
+    ("invalidresponse", "does not speak the Redis protocol; is redis.url right?"),
 )
 
 
@@ -302,7 +305,7 @@ def _explain(error: BaseException) -> str:
     from redis.exceptions import TimeoutError as RedisTimeoutError
 
     chain = _chain(error)
-    text = " ".join(str(one) for one in chain).lower()
+    text = " ".join(f"{type(one).__name__} {one}" for one in chain).lower()
     detail = " ".join(str(error).split())[:_LONGEST_DETAIL]
     if any(
         isinstance(one, AuthenticationError | AuthenticationWrongNumberOfArgsError) for one in chain

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.services.redis_fixtures", "tests.services.kafka_fixtures"]
+
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:

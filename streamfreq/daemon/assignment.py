@@ -165,7 +165,7 @@ class Assignment:
             item.add_gap(first, last)
 
     def collect_conflicts(self) -> list[TopicPartition]:
-        """Partitions that closed in conflict while still ours: they wait for their checkpoint anew."""
+        """Partitions that closed in conflict while still ours: their checkpoint is due anew."""
         with self._lock:
             conflicts = [key for key, item in self._partitions.items() if item.closed]
             for key in conflicts:

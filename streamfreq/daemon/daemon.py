@@ -64,6 +64,16 @@ class Daemon:
         self._measured: set[TopicPartition] = set()
         self._lag_due = 0.0
 
+    @property
+    def metrics(self) -> Metrics:
+        """What it has done."""
+        return self._parts.metrics
+
+    @property
+    def health(self) -> Health:
+        """How it is."""
+        return self._parts.health
+
     def stop(self) -> None:
         """End in order: commit, leave the group. A signal handler may call it."""
         self._stopping.set()
@@ -273,7 +283,7 @@ class Daemon:
         log.info("ended")
 
     def _wait_for_lease(self) -> None:
-        """Another worker that also ends soon may hold the lease; one that stays publishes for us."""
+        """A worker that also ends soon may hold the lease; one that stays publishes for us."""
         parts = self._parts
         deadline = parts.clock.monotonic() + parts.publisher.lease_seconds
         try:

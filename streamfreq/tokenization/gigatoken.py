@@ -45,7 +45,8 @@ BYTES_PER_ID = 64
 class GigatokenEngine:
     """gigatoken with bounded caches.
 
-    A call that fails leaves nothing behind: the tokenizer is built anew before the next one.
+    A call that fails inside the library leaves nothing behind: the tokenizer is built anew before
+    the next one. (A text that is no Unicode never gets inside.)
     """
 
     name = "gigatoken"
@@ -85,8 +86,9 @@ class GigatokenEngine:
         try:
             with failures_as_data_refused(self.name):
                 batch = _copy_out(self._tokenizer.encode_batch(texts, parallel=self._parallel))
-        except DataRefused:
-            self._tokenizer = None
+        except DataRefused as error:
+            if not isinstance(error.__cause__, UnicodeError | TypeError):
+                self._tokenizer = None
             raise
         self._charge(before, batch)
         if self._growth > self._bound:

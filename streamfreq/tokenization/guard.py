@@ -1,8 +1,8 @@
 """Texts with characters of a newer Unicode version go to the reference engine.
 
-Split rules ask whether a character is a letter, a number, a mark. Libraries built on Unicode tables
-of different age answer differently for characters that the older one does not know (seen: 4,788 code
-points new in Unicode 17), so a fast engine is trusted only with what has long been assigned.
+Split rules ask whether a character is a letter, a number, a mark. Libraries with Unicode tables of
+different age answer differently for what the older one does not know (seen: 4,788 code points new
+in Unicode 17), so a fast engine is trusted only with what has long been assigned.
 """
 
 from __future__ import annotations

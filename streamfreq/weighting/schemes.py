@@ -47,7 +47,7 @@ def idf(documents_V: FloatArray, records: float, smoothing: float) -> FloatArray
     specificity and its application in retrieval", Journal of Documentation 28, 1972.
     """
     df_V = np.maximum(documents_V + smoothing, _TINY)
-    w_V: FloatArray = np.maximum(np.log(max(records + smoothing, _TINY)) - np.log(df_V), 0.0)
+    w_V: FloatArray = np.log(np.maximum((records + smoothing) / df_V, 1.0))
     return w_V
 
 

@@ -1,4 +1,4 @@
-"""The process or the connection dies before or after each step of a protocol; then it is retried."""
+"""The process or connection dies before or after each step of a protocol; then it is retried."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def demo_config(
     if kafka:
         source = (
             '[source]\nkind = "kafka"\n\n'
-            f"[kafka]\nbootstrap_servers = {json.dumps([kafka])}\ntopics = [{json.dumps(config.topic)}]\n"
+            f"[kafka]\nbootstrap_servers = {json.dumps([kafka])}\n"
+            f"topics = [{json.dumps(config.topic)}]\n"
         )
     else:
         source = (

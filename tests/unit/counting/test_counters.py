@@ -142,21 +142,37 @@ def test_counting_goes_on_after_an_idle_age(device: str) -> None:
     assert decay_to(counters.state(), later_ms).counts_HV.tolist() == [[0.0, 1.0]]
 
 
+SECONDS = 25
+"""Length of a batch in event time; 40,000 tokens a second, all of them id 1."""
+
+
+def busy_second_by_second(counters: Counters, batches: int) -> DecayedState:
+    tokens = TokenBatch(np.full(40_000 * SECONDS, 1, np.int32), np.full(SECONDS, 40_000, np.int64))
+    times_R = NOW_MS + 1000 * np.arange(SECONDS)
+    for batch in range(batches):
+        counters.update(tokens, times_R + 1000 * SECONDS * batch)
+    return counters.state()
+
+
 @pytest.mark.slow
 def test_a_thousand_million_updates_of_one_token(device: str) -> None:
-    """40,000 a second: float32 would stop at 2^24, 32-bit integers at 2^31."""
-    half_life, seconds = 60.0, 25
-    counters = Counters((math.inf, half_life), 3, documents=False, device=device)
-    tokens = TokenBatch(np.full(40_000 * seconds, 1, np.int32), np.full(seconds, 40_000, np.int64))
-    times_R = NOW_MS + 1000 * np.arange(seconds)
-    for batch in range(1_000):
-        counters.update(tokens, times_R + 1000 * seconds * batch)
-    state = counters.state()
-    assert state.counts_HV[0].tolist() == [0.0, 1e9, 0.0]
-    assert state.tokens_H[0] == 1e9
+    """float32 would stop at 2^24."""
+    state = busy_second_by_second(
+        Counters((math.inf,), 3, documents=False, device=device), batches=1_000
+    )
+    assert state.counts_HV.tolist() == [[0.0, 1e9, 0.0]]
+    assert state.tokens_H.tolist() == [1e9]
+
+
+def test_a_busy_token_in_a_decayed_row(device: str) -> None:
+    batches, half_life = 150, 3600.0
+    state = busy_second_by_second(
+        Counters((half_life,), 3, documents=False, device=device), batches
+    )
     ratio = 2.0 ** (-1 / half_life)
-    wanted = 40_000 * (1 - ratio ** (1_000 * seconds)) / (1 - ratio)
-    found = decay_to(state, counters.watermark_ms).counts_HV[1, 1]
+    wanted = 40_000 * (1 - ratio ** (batches * SECONDS)) / (1 - ratio)
+    assert wanted > 2**26
+    found = decay_to(state, state.watermark_ms).counts_HV[0, 1]
     assert found == pytest.approx(wanted, rel=1e-9)
 
 

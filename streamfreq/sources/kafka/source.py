@@ -1,0 +1,335 @@
+"""Records from Kafka topics, shared out by a consumer group.
+
+The truth about positions is the listener's (the checkpoints): each assignment asks it where to
+begin. What the group has committed is never read, and written only for lag tools.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import kafka.errors as kafka_errors
+import numpy as np
+from kafka.structs import OffsetAndMetadata
+
+from streamfreq.clock import Clock
+from streamfreq.config import KafkaConfig
+from streamfreq.errors import ConfigError, DataRefused, OffsetExpired
+from streamfreq.records import RecordBatch, TopicPartition
+from streamfreq.sources.base import AssignmentListener, StartAt
+from streamfreq.sources.kafka.client_log import last_words, tame_client_log
+from streamfreq.sources.kafka.failures import translate, unreachable
+from streamfreq.sources.kafka.lookups import (
+    beginning_offsets,
+    client_partition,
+    end_offsets,
+    resolve,
+)
+from streamfreq.sources.kafka.options import consumer_options
+from streamfreq.sources.kafka.relay import Rebalance, Relay
+from streamfreq.sources.kafka.session import ClientSession, open_session
+
+_log = logging.getLogger(__name__)
+_AWAY_GRACE_SECONDS = 2.0
+_CLOSE_TIMEOUT_MS = 5_000
+_NOTHING = np.empty(0, np.int64)
+
+
+class KafkaSource:
+    """The port Source over kafka-python; see `streamfreq.sources.base` for the promises.
+
+    A partition goes through: assigned by the group (`_fresh`, the listener is not asked yet),
+    start known (`_starts`, not looked up yet), read (`_next`, with the offset to come).
+    Until it is read it is held paused. Errors of the listener come out of `poll`; what the
+    listener could not take in then is offered again by the next `poll`.
+    """
+
+    def __init__(self, config: KafkaConfig, group_id: str, clock: Clock) -> None:
+        self._config = config
+        self._group_id = group_id
+        self._clock = clock
+        self._options = consumer_options(config, group_id)
+        self._listener: AssignmentListener | None = None
+        self._session: ClientSession | None = None
+        self._fresh: set[TopicPartition] = set()
+        self._starts: dict[TopicPartition, StartAt] = {}
+        self._next: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._joined = False
+        self._listener_error: Exception | None = None
+        self._away_since: float | None = None
+        self._missing_topics: set[str] = set()
+
+    def open(self, listener: AssignmentListener) -> None:
+        """Connect and subscribe; assignments arrive in later polls.
+
+        Raises ServiceUnavailable within about 10 s when no broker answers (call it again), and
+        ConfigError when the client refuses its options.
+        """
+        tame_client_log()
+        self._listener = listener
+        session = open_session(self._config, self._options)
+        relay = Relay(session.net, self._rebalance)
+        try:
+            if self._config.topic_pattern:
+                session.consumer.subscribe(pattern=self._config.topic_pattern, listener=relay)
+            else:
+                session.consumer.subscribe(topics=list(self._config.topics), listener=relay)
+        except (ValueError, TypeError) as error:
+            relay.stop()
+            session.consumer.close()
+            raise ConfigError(f"kafka.topics: {error}") from None
+        session.relay = relay
+        self._session = session
+        self._log_missing_topics()
+
+    def poll(self, timeout_ms: int) -> list[RecordBatch]:
+        """Batches of the assigned partitions, or nothing after `timeout_ms`."""
+        session = self._opened
+        self._raise_listener_error()
+        self._begin_partitions()
+        try:
+            polled = session.relay.run(session.consumer.poll, timeout_ms)
+        except kafka_errors.OffsetOutOfRangeError as error:
+            polled = {}
+            for partition, offset in error.args[0].items():
+                self._out_of_range(TopicPartition(*partition), offset)
+        except kafka_errors.KafkaError as error:
+            raise translate(error, self._config) from error
+        batches = self._batches(polled)
+        if not batches:
+            self._raise_listener_error()
+            self._raise_if_away()
+        session.check_topic_ids({partition.topic for partition in self._next})
+        if self._missing_topics:
+            self._log_missing_topics()
+        return batches
+
+    def seek(self, partition: TopicPartition, start: StartAt) -> None:
+        """Read on from `start`; nothing for a partition that is not ours."""
+        if partition in self._fresh or partition in self._starts:
+            self._fresh.discard(partition)
+            self._starts[partition] = start
+        elif partition in self._next:
+            self._seek_all({partition: start})
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Hold these partitions until `resume`, or until they are assigned anew."""
+        self._paused.update(self._assigned.intersection(partitions))
+        self._opened.consumer.pause(*map(client_partition, self._reading(partitions)))
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Undo `pause`."""
+        self._paused.difference_update(partitions)
+        self._opened.consumer.resume(*map(client_partition, self._reading(partitions)))
+
+    def end_offsets(self) -> Mapping[TopicPartition, int] | None:
+        """The end of each assigned partition; with read_committed, of what is committed."""
+        session = self._opened
+        if not self._joined or not session.connected():
+            return None
+        try:
+            return end_offsets(session.consumer, self._assigned)
+        except kafka_errors.KafkaError as error:
+            _log.debug("end offsets: %s", error)
+            return None
+
+    def report_position(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit `offsets` to the group, without waiting; a failure is only logged."""
+        ours = {
+            client_partition(partition): OffsetAndMetadata(offset, "", -1)
+            for partition, offset in offsets.items()
+            if partition in self._assigned
+        }
+        if not ours:
+            return
+        try:
+            self._opened.consumer.commit_async(ours, callback=_log_commit)
+        except kafka_errors.KafkaError as error:
+            _log.debug("positions were not reported: %s", error)
+
+    def close(self) -> None:
+        """Leave the group, within about 5 s; the listener hears `on_revoked` before."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            session.relay.run(session.close, _CLOSE_TIMEOUT_MS)
+        except kafka_errors.KafkaError as error:
+            _log.debug("leaving the group: %s", error)
+        finally:
+            session.relay.stop()
+            # Unless the client could tell, nobody has: it lost the broker, or never joined.
+            self._rebalance("revoked", sorted(self._assigned))
+        self._raise_listener_error()
+
+    @property
+    def _opened(self) -> ClientSession:
+        if self._session is None:
+            raise RuntimeError("the Kafka source is not open")
+        return self._session
+
+    @property
+    def _assigned(self) -> set[TopicPartition]:
+        return {*self._fresh, *self._starts, *self._next}
+
+    def _reading(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        return [partition for partition in partitions if partition in self._next]
+
+    # Assignment
+
+    def _rebalance(self, kind: Rebalance, partitions: list[TopicPartition]) -> None:
+        """Serve one rebalance call; what the listener raises is kept for `poll`."""
+        try:
+            if kind == "assigned":
+                self._joined = True
+                self._take(partitions)
+                self._begin_partitions()
+            else:
+                self._give_up(kind, partitions)
+        except Exception as error:
+            self._listener_error = error
+
+    def _take(self, partitions: list[TopicPartition]) -> None:
+        consumer = self._opened.consumer
+        for partition in partitions:
+            if partition not in self._assigned:
+                # Without a position the client would look for one in the group's commits.
+                held = client_partition(partition)
+                consumer.pause(held)
+                consumer.seek(held, 0)
+                self._fresh.add(partition)
+
+    def _begin_partitions(self) -> None:
+        """Ask the listener where fresh partitions begin, look that up, and read them."""
+        if self._fresh:
+            starts = self._told.on_assigned(sorted(self._fresh))
+            for partition in list(self._fresh):
+                # The listener may have called `seek` for some of them.
+                self._starts.setdefault(partition, starts[partition])
+            self._fresh.clear()
+        if self._starts:
+            self._seek_all(self._starts)
+            begun, self._starts = set(self._starts), {}
+            self._opened.consumer.resume(*map(client_partition, begun - self._paused))
+
+    def _give_up(self, kind: Rebalance, partitions: list[TopicPartition]) -> None:
+        known = [p for p in partitions if p in self._next or p in self._starts]
+        self._fresh.difference_update(partitions)
+        self._paused.difference_update(partitions)
+        for partition in partitions:
+            self._starts.pop(partition, None)
+        if not self._fresh and not set(self._next) - set(known):
+            self._joined = False
+        try:
+            if known and kind == "revoked":
+                self._told.on_revoked(known)
+            elif known:
+                self._told.on_lost(known)
+        finally:
+            for partition in known:
+                self._next.pop(partition, None)
+
+    @property
+    def _told(self) -> AssignmentListener:
+        assert self._listener is not None
+        return self._listener
+
+    def _seek_all(self, starts: Mapping[TopicPartition, StartAt]) -> None:
+        consumer = self._opened.consumer
+        try:
+            offsets = resolve(consumer, starts)
+        except kafka_errors.KafkaError as error:
+            raise translate(error, self._config) from error
+        for partition, offset in offsets.items():
+            consumer.seek(client_partition(partition), offset)
+            self._next[partition] = offset
+
+    def _out_of_range(self, partition: TopicPartition, offset: int) -> None:
+        """The broker does not have `offset`: it expired, or the log is another one."""
+        consumer = self._opened.consumer
+        if self._next.get(partition) != offset:
+            return
+        try:
+            beginning = beginning_offsets(consumer, [partition])[partition]
+            end = end_offsets(consumer, [partition])[partition]
+        except kafka_errors.KafkaError as error:
+            raise translate(error, self._config) from error
+        if offset >= beginning:
+            raise DataRefused(
+                f"{partition}: the next offset {offset} is beyond the end of the log ({end}): the "
+                "topic was deleted and made again, or has lost records; count it under another "
+                "name (job = ...), or delete this job's checkpoints of the topic"
+            )
+        policy = self._config.expired_offset
+        if policy == "fail":
+            raise OffsetExpired(
+                f"{partition}: the broker no longer has offset {offset}, it begins at {beginning}; "
+                "to go on with a gap set kafka.expired_offset to earliest or latest"
+            )
+        onwards = beginning if policy == "earliest" else end
+        _log.warning(
+            "%s: GAP of %d offsets: the broker no longer has %d to %d; reading on at %d (%s)",
+            *(partition, onwards - offset, offset, onwards - 1, onwards, policy),
+        )
+        self._told.on_gap(partition, offset, onwards)
+        consumer.seek(client_partition(partition), onwards)
+        self._next[partition] = onwards
+
+    # Reading
+
+    def _batches(self, polled: Mapping[Any, list[Any]]) -> list[RecordBatch]:
+        batches = []
+        for partition, next_offset in self._opened.positions(self._next):
+            records = polled.get(partition)
+            if records:
+                batches.append(_columns(partition, records, next_offset))
+            elif next_offset != self._next[partition]:
+                # Only control records, aborted transactions or compacted holes were there.
+                batches.append(RecordBatch(partition, _NOTHING, _NOTHING, [], next_offset))
+            self._next[partition] = next_offset
+        return batches
+
+    # Trouble
+
+    def _raise_listener_error(self) -> None:
+        error, self._listener_error = self._listener_error, None
+        if error is not None:
+            raise error
+
+    def _raise_if_away(self) -> None:
+        now = self._clock.monotonic()
+        if self._opened.connected():
+            self._away_since = None
+        elif self._away_since is None:
+            self._away_since = now
+        elif now - self._away_since >= _AWAY_GRACE_SECONDS:
+            raise unreachable(self._config, last_words())
+
+    def _log_missing_topics(self) -> None:
+        missing = self._opened.missing_topics(self._config.topics)
+        for topic in sorted(missing - self._missing_topics):
+            _log.warning("topic %s does not exist yet; it is read once it does", topic)
+        for topic in sorted(self._missing_topics - missing):
+            _log.info("topic %s exists now", topic)
+        self._missing_topics = missing
+
+
+def _columns(partition: TopicPartition, records: list[Any], next_offset: int) -> RecordBatch:
+    count = len(records)
+    return RecordBatch(
+        partition,
+        np.fromiter((record.offset for record in records), np.int64, count),
+        np.fromiter((record.timestamp for record in records), np.int64, count),
+        [record.value for record in records],
+        next_offset,
+    )
+
+
+def _log_commit(offsets: Any, answer: Any) -> None:
+    if isinstance(answer, Exception):
+        _log.debug("positions were not reported: %s", answer)
+
+
