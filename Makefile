@@ -31,14 +31,14 @@ test: $(STAMP) ## all tests, with a real Kafka broker and real Redis servers
 
 check: lint types imports test ## lint, types, import rules, tests: what CI runs
 
-lint: $(STAMP)
+lint: $(STAMP) ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(STAMP) ## mypy, strict
 	$(BIN)/mypy
 
-imports: $(STAMP)
+imports: $(STAMP) ## which part may import which
 	$(BIN)/lint-imports
 
 fmt: $(STAMP) ## format the code and mend what the linter can

@@ -48,6 +48,11 @@ class Partition:
         return self._next_offset
 
     @property
+    def dirty(self) -> bool:
+        """Whether there is anything to commit."""
+        return self._dirty and not self._closed
+
+    @property
     def watermark_ms(self) -> int:
         """The latest event time counted; -1: none."""
         return self._counters.watermark_ms

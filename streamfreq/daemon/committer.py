@@ -46,18 +46,21 @@ class Committer:
         2. Write each partition's checkpoint. A conflict closes that partition only. When the
            store is away, stop at once: the next commit, or the next owner, does the rest.
         """
+        changed = [item for item in partitions if item.dirty]
+        if not changed:
+            return True
         labels = self._tokenizer.labels()
         try:
             if self._dead_letters is not None:
                 self._dead_letters.flush()  # 1
-            for item in partitions:
+            for item in changed:
                 self._commit_one(item, labels)  # 2
         except ServiceUnavailable as error:
             self._metrics.service_failed("store")
-            self._health.set("store", False, str(error))
+            self._health.set("commits", False, str(error))
             log.warning("not committed, will be tried again: %s", error)
             return False
-        self._health.set("store", True)
+        self._health.set("commits", True)
         return True
 
     def take_positions(self) -> dict[TopicPartition, int]:

@@ -137,14 +137,19 @@ class Daemon:
             self._schedule.every("publish", config.publish_interval_seconds, self.publish)
 
     def _keep_lease(self) -> None:
+        """Also how an idle daemon notices that the store is away, or back."""
+        health = self._parts.health
         try:
             self._parts.publisher.keep_lease()
         except ServiceUnavailable as error:
-            log.debug("lease not renewed: %s", error)
+            health.set("store", False, str(error))
+            return
+        health.set("store", True)
 
     def _open(self) -> None:
         parts = self._parts
         parts.health.set("source", False, "not joined yet")
+        parts.health.set("store", False, "not asked yet")
         while not self._stopping.is_set():
             parts.health.beat("poll")
             try:

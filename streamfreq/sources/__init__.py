@@ -1,0 +1,48 @@
+"""Where records come from and where bad ones go: the ports, and the adapter a configuration names.
+
+Importing this is cheap; each adapter's library is loaded when it is opened.
+"""
+
+from __future__ import annotations
+
+from streamfreq.clock import Clock
+from streamfreq.config import Config
+from streamfreq.sources.base import AssignmentListener, DeadLetter, DeadLetters, Source, StartAt
+
+__all__ = [
+    "AssignmentListener",
+    "DeadLetter",
+    "DeadLetters",
+    "Source",
+    "StartAt",
+    "open_dead_letters",
+    "open_source",
+]
+
+
+def open_source(config: Config, clock: Clock) -> Source:
+    """The source that `source.kind` names, ready for its `open`; raises ConfigError."""
+    if config.source.kind == "files":
+        from streamfreq.sources.files import FilesSource
+
+        return FilesSource(config.files, clock)
+    from streamfreq.sources.kafka import KafkaSource
+
+    return KafkaSource(config.kafka, config.group_id, clock)
+
+
+def open_dead_letters(config: Config) -> DeadLetters | None:
+    """The place for dead letters: the topic when one is named (source Kafka), else the file.
+
+    None when the configuration names neither.
+    """
+    value = config.value
+    if value.dead_letter_topic and config.source.kind == "kafka":
+        from streamfreq.sources.kafka import KafkaDeadLetters
+
+        return KafkaDeadLetters(config.kafka, value.dead_letter_topic)
+    if value.dead_letter_file:
+        from streamfreq.sources.dead_letters import FileDeadLetters
+
+        return FileDeadLetters(value.dead_letter_file)
+    return None

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from streamfreq.codec import Snapshot
 from streamfreq.config import Config
 from streamfreq.daemon.build import build_daemon
 from streamfreq.daemon.daemon import Daemon
 from streamfreq.snapshots import open_snapshots
-from streamfreq.codec import Snapshot
 
 
 def read_stream(path: Path, limit: int) -> list[dict[str, Any]]:

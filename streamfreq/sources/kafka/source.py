@@ -33,6 +33,7 @@ from streamfreq.sources.kafka.session import ClientSession, open_session
 
 _log = logging.getLogger(__name__)
 _AWAY_GRACE_SECONDS = 2.0
+_METADATA_GRACE_SECONDS = 2.0
 _CLOSE_TIMEOUT_MS = 5_000
 _NOTHING = np.empty(0, np.int64)
 
@@ -61,6 +62,7 @@ class KafkaSource:
         self._listener_error: Exception | None = None
         self._away_since: float | None = None
         self._missing_topics: set[str] = set()
+        self._opened_at = 0.0
 
     def open(self, listener: AssignmentListener) -> None:
         """Connect and subscribe; assignments arrive in later polls.
@@ -83,7 +85,7 @@ class KafkaSource:
             raise ConfigError(f"kafka.topics: {error}") from None
         session.relay = relay
         self._session = session
-        self._log_missing_topics()
+        self._opened_at = self._clock.monotonic()
 
     def poll(self, timeout_ms: int) -> list[RecordBatch]:
         """Batches of the assigned partitions, or nothing after `timeout_ms`."""
@@ -102,9 +104,8 @@ class KafkaSource:
         if not batches:
             self._raise_listener_error()
             self._raise_if_away()
-        session.check_topic_ids({partition.topic for partition in self._next})
-        if self._missing_topics:
             self._log_missing_topics()
+        session.check_topic_ids({partition.topic for partition in self._next})
         return batches
 
     def seek(self, partition: TopicPartition, start: StartAt) -> None:
@@ -147,12 +148,12 @@ class KafkaSource:
             return
         try:
             self._opened.consumer.commit_async(ours, callback=_log_commit)
-        except kafka_errors.KafkaError as error:
+        except (kafka_errors.KafkaError, RuntimeError) as error:  # the latter once it is closed
             _log.debug("positions were not reported: %s", error)
 
     def close(self) -> None:
         """Leave the group, within about 5 s; the listener hears `on_revoked` before."""
-        session, self._session = self._session, None
+        session = self._session
         if session is None:
             return
         try:
@@ -161,8 +162,9 @@ class KafkaSource:
             _log.debug("leaving the group: %s", error)
         finally:
             session.relay.stop()
-            # Unless the client could tell, nobody has: it lost the broker, or never joined.
+            # What the client did not revoke by itself, as it was not in the group any more.
             self._rebalance("revoked", sorted(self._assigned))
+            self._session = None
         self._raise_listener_error()
 
     @property
@@ -206,9 +208,8 @@ class KafkaSource:
         """Ask the listener where fresh partitions begin, look that up, and read them."""
         if self._fresh:
             starts = self._told.on_assigned(sorted(self._fresh))
-            for partition in list(self._fresh):
-                # The listener may have called `seek` for some of them.
-                self._starts.setdefault(partition, starts[partition])
+            # The listener may have called `seek` for some of them already.
+            self._starts |= {partition: starts[partition] for partition in self._fresh}
             self._fresh.clear()
         if self._starts:
             self._seek_all(self._starts)
@@ -309,6 +310,8 @@ class KafkaSource:
             raise unreachable(self._config, last_words())
 
     def _log_missing_topics(self) -> None:
+        if self._clock.monotonic() - self._opened_at < _METADATA_GRACE_SECONDS:
+            return  # the first metadata may not be there yet
         missing = self._opened.missing_topics(self._config.topics)
         for topic in sorted(missing - self._missing_topics):
             _log.warning("topic %s does not exist yet; it is read once it does", topic)
