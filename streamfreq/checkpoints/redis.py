@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from streamfreq.codec import Checkpoint, decode_checkpoint, encode_checkpoint
 from streamfreq.errors import CheckpointConflict, CheckpointRefused
 from streamfreq.records import TopicPartition
-from streamfreq.redis_client import Client, Script, call, guard, server_name
+from streamfreq.redis_client import Client, Script, call, run, server_name
 
 # KEYS: checkpoint. ARGV: version, next_offset, token, body. Returns the stored version before the
 # swap; -1: this very checkpoint is stored already (the answer to the first try was lost).
@@ -104,14 +104,17 @@ class RedisCheckpointStore:
         partitions = self._indexed()
         if not partitions:
             return {}
-        with guard(self._client):
+
+        def ask() -> list[bytes | None]:
             pipeline = self._client.pipeline(transaction=False)
             for partition in partitions:
                 pipeline.execute_command("HGET", self._key(partition), "version")
-            answers = pipeline.execute()
+            answers: list[bytes | None] = pipeline.execute()
+            return answers
+
         return {
             partition: int(version)
-            for partition, version in zip(partitions, answers, strict=True)
+            for partition, version in zip(partitions, run(self._client, ask), strict=True)
             if version is not None
         }
 

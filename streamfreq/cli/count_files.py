@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,13 @@ from streamfreq.cli.views import one_id_per_name, order, rate_per_second
 from streamfreq.clock import SystemClock
 from streamfreq.config import format_duration
 from streamfreq.errors import UsageError
+from streamfreq.sources.files import read_batches
+from streamfreq.sources.readers import STDIN, check_readable
 from streamfreq.weighting import validate
 
 if TYPE_CHECKING:
     from streamfreq.codec import Snapshot
-    from streamfreq.config import Config
+    from streamfreq.config import Config, ValueConfig
     from streamfreq.tokenization.base import Tokenizer
 
 _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
@@ -61,7 +63,8 @@ def count_files(config: Config, request: CountRequest) -> None:
     with progress(request.files) as advance:
         for path in request.files:
             value_format = format_of(path, config, request)
-            for batch in read_batches(path, advance):
+            columns = _columns(config.value) if value_format == "json" else ()
+            for batch in read_batches(str(path), advance, columns):
                 recount.add(batch, value_format)
     seconds = time.monotonic() - started
     snapshot = recount.snapshot(request.as_of_ms, weights)
@@ -97,25 +100,31 @@ def format_of(path: Path, config: Config, request: CountRequest) -> str:
     """What a line of the file is: text or json."""
     if request.value_format != "auto":
         return request.value_format
+    name = path.name.lower()
+    if name.endswith(".parquet"):
+        return "json"
     if "format" in config.value.model_fields_set:
         return config.value.format
-    name = path.name.lower()
     for suffix in _COMPRESSED_SUFFIXES:
         name = name.removesuffix(suffix)
     return "json" if request.fields_given or name.endswith(_JSON_SUFFIXES) else "text"
+
+
+def _columns(value: ValueConfig) -> tuple[str, ...]:
+    """The columns of a .parquet file that hold the text and the time."""
+    fields = (value.text_field, value.time_field)
+    return tuple(dict.fromkeys(field.partition(".")[0] for field in fields if field))
 
 
 def _require_files(files: tuple[Path, ...], out: Path | None) -> None:
     """Refuse before the work begins what could not be read or written after it."""
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: there is no folder {out.parent}")
-    if files.count(Path("-")) > 1:
-        raise UsageError("- stands for stdin, which can be read only once")
+    if len(set(files)) != len(files):
+        raise UsageError("a file is named twice: each counts once")
     for path in files:
-        if str(path) != "-" and not path.exists():
-            raise UsageError(f"{path}: no such file")
-        if path.is_dir():
-            raise UsageError(f"{path} is a folder; name its files")
+        if str(path) != STDIN:
+            check_readable(str(path))
 
 
 def _report(
@@ -164,7 +173,7 @@ def heaviest(snapshot: Snapshot, tokenizer: Tokenizer, top: int) -> list[dict[st
     half_lives = snapshot.half_lives_seconds
     longest = half_lives.index(max(half_lives))
     counts_V = snapshot.counts_HV[longest]
-    ids = order(counts_V, counts_V > 0, top) if top else []
+    ids = order(counts_V, counts_V > 0, top)
     total = float(snapshot.tokens_H[longest])
     return [
         {

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import click
 
+from streamfreq.cli.options import json_option
+from streamfreq.cli.output import print_json
 from streamfreq.errors import UsageError
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), default="streamfreq.toml")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it is there.")
-def init(file: Path, force: bool) -> None:
+@json_option
+def init(file: Path, force: bool, as_json: bool) -> None:
     """Write a commented example configuration.
 
     FILE is streamfreq.toml unless given; - prints it.
@@ -30,4 +33,7 @@ def init(file: Path, force: bool) -> None:
         raise UsageError(f"{file} is there already; --force overwrites it") from None
     except OSError as error:
         raise UsageError(f"{file} can't be written ({error.strerror})") from None
+    if as_json:
+        print_json({"file": str(file)})
+        return
     click.echo(f"wrote {file}; next: set kafka.topics in it, then streamfreq check -c {file}")

@@ -16,6 +16,7 @@ SPACE = "␣"
 
 _GAP = "  "
 _SIGNIFICANT_DIGITS = 4
+_SMALLEST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,8 @@ class Column:
 def number(value: float | None) -> str:
     """A number with thousands separators; whole ones exactly, others to four digits or more.
 
-    >>> number(1234567), number(1234567.8), number(0.00123456), number(None)
-    ('1,234,567', '1,234,568', '0.001235', '-')
+    >>> number(1234567), number(1234567.8), number(0.00123456), number(1e-30), number(None)
+    ('1,234,567', '1,234,568', '0.001235', '<1e-09', '-')
     """
     if value is None:
         return "-"
@@ -38,6 +39,8 @@ def number(value: float | None) -> str:
         return str(value)
     if float(value).is_integer():
         return f"{int(value):,}"
+    if 0 < value < _SMALLEST:
+        return f"<{_SMALLEST:g}"
     whole_digits = len(str(abs(int(value)))) if abs(value) >= 1 else 0
     if whole_digits:
         return f"{value:,.{max(0, _SIGNIFICANT_DIGITS - whole_digits)}f}"

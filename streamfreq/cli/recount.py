@@ -14,7 +14,7 @@ from streamfreq.clock import Clock
 from streamfreq.codec import Snapshot
 from streamfreq.counting import DecayedCounts, EventTimes, decay_to, pick_device
 from streamfreq.counting.counters import Counters
-from streamfreq.daemon.pipeline import TokenizedBatch, Tokenization
+from streamfreq.daemon.pipeline import Tokenization, TokenizedBatch
 from streamfreq.errors import BadRecord
 from streamfreq.records import RecordBatch, TopicPartition
 from streamfreq.text import TextPipeline

@@ -94,6 +94,7 @@ def order(values_V: FloatArray, present_V: Any, top: int) -> Int64Array:
     """The ids of the `top` largest values among those present; equal values by id."""
     ids = np.flatnonzero(present_V)
     if len(ids) > top > 0:
+        # Sorting a whole vocabulary for twenty rows would be waste.
         threshold = np.partition(values_V[ids], len(ids) - top)[len(ids) - top]
         ids = ids[values_V[ids] >= threshold]
     return ids[np.lexsort((ids, -values_V[ids]))][:top].astype(np.int64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from streamfreq.clock import Clock
 from streamfreq.config import Config
+from streamfreq.errors import ConfigError
 from streamfreq.sources.base import AssignmentListener, DeadLetter, DeadLetters, Source, StartAt
 
 __all__ = [
@@ -25,7 +26,7 @@ def open_source(config: Config, clock: Clock) -> Source:
     if config.source.kind == "files":
         from streamfreq.sources.files import FilesSource
 
-        return FilesSource(config.files, clock)
+        return FilesSource(config.files, clock, _columns(config))
     from streamfreq.sources.kafka import KafkaSource
 
     return KafkaSource(config.kafka, config.group_id, clock)
@@ -34,15 +35,28 @@ def open_source(config: Config, clock: Clock) -> Source:
 def open_dead_letters(config: Config) -> DeadLetters | None:
     """The place for dead letters: the topic when one is named (source Kafka), else the file.
 
-    None when the configuration names neither.
+    None when the configuration names neither; ConfigError for a topic without a broker.
     """
     value = config.value
     if value.dead_letter_topic and config.source.kind == "kafka":
         from streamfreq.sources.kafka import KafkaDeadLetters
 
         return KafkaDeadLetters(config.kafka, value.dead_letter_topic)
+    if value.dead_letter_topic and not value.dead_letter_file:
+        raise ConfigError(
+            "value.dead_letter_topic needs source.kind = kafka; with files set "
+            "value.dead_letter_file"
+        )
     if value.dead_letter_file:
         from streamfreq.sources.dead_letters import FileDeadLetters
 
         return FileDeadLetters(value.dead_letter_file)
     return None
+
+
+def _columns(config: Config) -> tuple[str, ...]:
+    """The columns of a .parquet file that the fields of a record need."""
+    if config.value.format != "json":
+        return ()
+    fields = (config.value.text_field, config.value.time_field)
+    return tuple(dict.fromkeys(field.split(".")[0] for field in fields if field))

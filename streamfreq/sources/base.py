@@ -23,10 +23,13 @@ class StartAt:
 
 
 class AssignmentListener(Protocol):
-    """Told by the source, inside `poll`, which partitions are ours. Each call is bounded in time."""
+    """Told inside `poll` which partitions are ours. Each call is bounded in time."""
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, StartAt]:
-        """These partitions are ours now; the answer says where to begin each."""
+        """These partitions are ours now; the answer says where to begin each.
+
+        A partition that is not in the answer is held back until the listener's owner calls `seek`.
+        """
         ...
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
@@ -46,7 +49,9 @@ class Source(Protocol):
     """Records from partitions. One thread calls it; rebalances happen inside `poll`.
 
     `poll` raises ServiceUnavailable while the service is away (call it again: the source retries
-    with back-off), OffsetExpired when a next offset is gone and the policy says fail.
+    with back-off), OffsetExpired when a next offset is gone and the policy says fail. What the
+    listener raises comes out of `poll` too; partitions that `on_assigned` raised for are offered
+    to it again by the next `poll`.
     """
 
     def open(self, listener: AssignmentListener) -> None:
@@ -62,7 +67,7 @@ class Source(Protocol):
         ...
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Return nothing for these partitions until `resume`; group membership goes on."""
+        """Return nothing for these partitions until `resume` or until they are assigned anew."""
         ...
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
@@ -77,7 +82,7 @@ class Source(Protocol):
         ...
 
     def report_position(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Tell the service how far the checkpoints are, for lag tools only; never waits for long."""
+        """Tell the service how far the checkpoints are, for lag tools only; does not wait long."""
         ...
 
     def close(self) -> None:

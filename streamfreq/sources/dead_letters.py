@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import os
+import threading
 from collections.abc import Sequence
-from typing import BinaryIO
 
 from streamfreq.errors import ServiceUnavailable
 from streamfreq.sources.base import DeadLetter
+from streamfreq.sources.letter_box import LetterBox
 
 
 class MemoryDeadLetters:
@@ -17,16 +18,17 @@ class MemoryDeadLetters:
 
     def __init__(self) -> None:
         self.letters: list[DeadLetter] = []
-        self._taken: list[DeadLetter] = []
+        self._box = LetterBox()
+        self._flushing = threading.Lock()
 
     def put(self, letters: Sequence[DeadLetter]) -> None:
         """Take these letters."""
-        self._taken.extend(letters)
+        self._box.put(letters)
 
     def flush(self) -> None:
         """Make the taken letters visible."""
-        self.letters.extend(self._taken)
-        self._taken.clear()
+        with self._flushing, self._box.taken() as letters:
+            self.letters.extend(letters)
 
     def close(self) -> None:
         """Flush."""
@@ -34,7 +36,7 @@ class MemoryDeadLetters:
 
 
 class FileDeadLetters:
-    """Letters appended to a file, one JSON object a line, on the disk after `flush`.
+    """Letters appended to a file, one JSON object a line; `put` and `flush` by any thread.
 
     Fields: reason, topic, partition, offset, timestamp_ms, and the value as `text` where it is
     UTF-8, else as `base64`.
@@ -42,39 +44,43 @@ class FileDeadLetters:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._lines: list[bytes] = []
+        self._box = LetterBox()
+        self._flushing = threading.Lock()
 
     def put(self, letters: Sequence[DeadLetter]) -> None:
         """Take these letters; they are written by `flush`."""
-        self._lines.extend(_line(letter) for letter in letters)
+        self._box.put(letters)
 
     def flush(self) -> None:
-        """Append and sync to disk; what could not be written is kept for the next `flush`."""
-        if not self._lines:
-            return
-        try:
-            with open(self._path, "ab") as file:
-                self._append(file)
-        except OSError as error:
-            raise ServiceUnavailable(
-                f"value.dead_letter_file = {self._path!r} can't be written: {error.strerror}"
-            ) from error
-        self._lines.clear()
+        """Append, and return when the disk has it.
+
+        Raises ServiceUnavailable when it can't; the letters are kept for the next `flush`.
+        """
+        with self._flushing, self._box.taken() as letters:
+            if not letters:
+                return
+            try:
+                self._append(b"".join(map(_line, letters)))
+            except OSError as error:
+                raise ServiceUnavailable(
+                    f"value.dead_letter_file = {self._path!r} can't be written: {error.strerror}"
+                ) from error
 
     def close(self) -> None:
         """Flush."""
         self.flush()
 
-    def _append(self, file: BinaryIO) -> None:
-        start = file.seek(0, os.SEEK_END)
-        try:
-            file.write(b"".join(self._lines))
-            file.flush()
-            os.fsync(file.fileno())
-        except OSError:
-            # No half line may stand before the next attempt.
-            os.truncate(self._path, start)
-            raise
+    def _append(self, lines: bytes) -> None:
+        with open(self._path, "ab", buffering=0) as file:
+            start = file.seek(0, os.SEEK_END)
+            try:
+                if file.write(lines) != len(lines):
+                    raise OSError(0, "the disk took only a part")
+                os.fsync(file.fileno())
+            except OSError:
+                # No half line may stand before the next attempt.
+                file.truncate(start)
+                raise
 
 
 def _line(letter: DeadLetter) -> bytes:

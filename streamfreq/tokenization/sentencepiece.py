@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamfreq.config import TokenizerConfig
 from streamfreq.errors import ConfigError
@@ -17,6 +17,9 @@ from streamfreq.tokenization.fingerprints import bytes_digest, fingerprint
 from streamfreq.tokenization.gigatoken import choose_engine
 from streamfreq.tokenization.specials import hide_special_tokens
 from streamfreq.tokenization.subword import SubwordTokenizer, Vocabulary, piece_text
+
+if TYPE_CHECKING:
+    import sentencepiece
 
 
 def load_sentencepiece(path: Path, name: str, config: TokenizerConfig) -> SubwordTokenizer:
@@ -38,11 +41,7 @@ def load_sentencepiece(path: Path, name: str, config: TokenizerConfig) -> Subwor
             " fetch the file again"
         )
     pieces = [str(processor.id_to_piece(index)) for index in range(size)]
-    look_alikes = [
-        piece
-        for index, piece in enumerate(pieces)
-        if processor.is_control(index) or processor.is_unknown(index)
-    ]
+    look_alikes = [piece for index, piece in enumerate(pieces) if _is_extra(processor, index)]
     engine = choose_engine(
         config,
         SentencePieceEngine(processor, config.threads),
@@ -52,6 +51,15 @@ def load_sentencepiece(path: Path, name: str, config: TokenizerConfig) -> Subwor
     texts = {index: piece_text(piece) for index, piece in enumerate(pieces)}
     mark = fingerprint("sentencepiece", {"file": bytes_digest(content)})
     return SubwordTokenizer(name, engine, Vocabulary(size, texts), mark)
+
+
+def _is_extra(processor: sentencepiece.SentencePieceProcessor, index: int) -> bool:
+    """Whether a piece was not learned: control, unknown, byte, or (score 0) user-defined."""
+    return bool(
+        processor.is_control(index)
+        or processor.is_unknown(index)
+        or processor.get_score(index) == 0.0
+    )
 
 
 def _gigatoken(content: bytes) -> Any:

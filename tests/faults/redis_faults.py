@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -26,16 +27,26 @@ class FailingClient:
         self._client: Any = connect(config)
         self._at = at
         self._when = when
+        self._between: dict[int, Callable[[], object]] = {}
         self.calls = 0
+
+    def fail(self, step: int, when: str) -> None:
+        """Fail before or after the command that is `step` commands from here."""
+        self._at, self._when = self.calls + step, when
 
     def mend(self) -> None:
         self._at = OUTAGE
+
+    def between(self, step: int, work: Callable[[], object]) -> None:
+        """Do `work` before the command that is `step` commands from here."""
+        self._between[self.calls + step] = work
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         self.calls += 1
         # A script that the server does not know yet takes two commands; count it as one.
         if args[0] == "EVAL":
             self.calls -= 1
+        self._between.pop(self.calls, lambda: None)()
         if self.calls > self._at or (self.calls == self._at and self._when == "before"):
             raise RedisConnectionError("the connection broke")
         answer = self._client.execute_command(*args, **options)

@@ -268,14 +268,14 @@ def test_on_a_numbered_database(redis_server: RedisServer, redis_config: RedisCo
 
 def test_a_cluster_loses_a_node(redis_kind: str) -> None:
     with RedisNodes(redis_kind) as cluster:
-        config = cluster.config(timeout_ms=500)
+        config = cluster.config(timeout_ms=200)
         use(config)
         single = config.model_copy(update={"cluster": False})
-        stores = [open_checkpoints(single, f"job {i}") for i in range(8)]
+        stores = [open_checkpoints(single, f"job {i}") for i in range(4)]
         lines = {refusal_or_none(lambda: store.commit(make_checkpoint(1))) for store in stores}  # noqa: B023
         assert any("set redis.cluster = true" in str(line) for line in lines)
         store = open_checkpoints(config, "news")
-        published = [open_snapshots(config, SnapshotsConfig(), f"job{i}") for i in range(8)]
+        published = [open_snapshots(config, SnapshotsConfig(), f"job{i}") for i in range(4)]
         cluster.nodes[1].kill()
         lines = {refusal_or_none(lambda: one.publish(make_snapshot(1), 1)) for one in published}  # noqa: B023
         lines -= {None}
@@ -291,8 +291,8 @@ def test_a_cluster_loses_a_node(redis_kind: str) -> None:
 def refusal_or_none(work: Callable[[], object]) -> str | None:
     try:
         work()
-    except ServiceUnavailable:
-        return refusal(work)
+    except ServiceUnavailable as error:
+        return str(error)
     return None
 
 

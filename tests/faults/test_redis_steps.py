@@ -57,7 +57,7 @@ def test_commit_dies_and_is_retried(redis_config: RedisConfig, step: int, when: 
     client = FailingClient(redis_config)
     store = checkpoints(client, redis_config)
     store.commit(make_checkpoint(2))
-    client._at, client._when = client.calls + step, when
+    client.fail(step, when)
     with pytest.raises(ServiceUnavailable):
         store.commit(make_checkpoint(3))
     done = (step, when) == (COMMIT_STEPS, "after")
@@ -161,16 +161,39 @@ def test_publisher_dies_for_good_and_another_takes_over(
 
 
 def test_a_version_pinned_between_the_steps_stays(redis_config: RedisConfig) -> None:
+    other = snapshots(None, redis_config)
     for version in (1, 2):
-        snapshots(None, redis_config).publish(make_snapshot(version), 1)
-    client = FailingClient(redis_config, 1, "after")
-    store = snapshots(client, redis_config)
-    due = store._due(3) if client.mend() is None else []  # step 1 has been taken
-    assert due == [1]
-    snapshots(None, redis_config).set_pinned(1, True)
-    store._due = lambda version: due  # type: ignore[method-assign]
-    store.publish(make_snapshot(3), 1)
-    assert [info.version for info in store.infos()] == [1, 2, 3]
+        other.publish(make_snapshot(version), 1)
+    client = FailingClient(redis_config)
+    client.between(PUBLISH_STEPS, lambda: other.set_pinned(1, True))
+    snapshots(client, redis_config).publish(make_snapshot(3), 1)
+    assert [info.version for info in other.infos()] == [1, 2, 3]
+    assert other.load(1) is not None
+
+
+def test_another_publisher_between_the_steps(redis_config: RedisConfig) -> None:
+    other = snapshots(None, redis_config)
+    for version in (1, 2):
+        other.publish(make_snapshot(version), 1)
+    client = FailingClient(redis_config)
+    client.between(PUBLISH_STEPS, lambda: other.publish(make_snapshot(3, seed=8), 1))
+    with pytest.raises(FencedOut):
+        snapshots(client, redis_config).publish(make_snapshot(3), 1)
+    assert same(other.load(), make_snapshot(3, seed=8))
+    client.between(PUBLISH_STEPS, lambda: other.publish(make_snapshot(4), 1))
+    snapshots(client, redis_config).publish(make_snapshot(5), 1)
+    assert [info.version for info in other.infos()][-2:] == [4, 5]
+    other.publish(make_snapshot(6), 1)
+    assert [info.version for info in other.infos()] == [5, 6]
+
+
+def test_another_worker_between_the_steps(redis_config: RedisConfig) -> None:
+    other = checkpoints(None, redis_config)
+    client = FailingClient(redis_config)
+    client.between(COMMIT_STEPS, lambda: other.commit(make_checkpoint(1, seed=8)))
+    with pytest.raises(CheckpointConflict):
+        checkpoints(client, redis_config).commit(make_checkpoint(1))
+    assert same(other.load(NEWS), make_checkpoint(1, seed=8))
 
 
 def test_lost_answers_are_no_conflict(redis_server: RedisServer, redis_config: RedisConfig) -> None:

@@ -48,7 +48,7 @@ PIPELINES = [
 
 
 @given(st.lists(VALUES, max_size=8))
-@settings(max_examples=200)
+@settings(deadline=None, max_examples=200)
 def test_every_record_is_used_or_labelled(values: list[bytes | None]) -> None:
     count = len(values)
     timestamps = np.arange(count, dtype=np.int64) - 1
@@ -69,6 +69,7 @@ def test_every_record_is_used_or_labelled(values: list[bytes | None]) -> None:
 
 
 @given(st.lists(VALUES, max_size=8), st.integers(0, 8))
+@settings(deadline=None)
 def test_batch_boundaries_do_not_matter(values: list[bytes | None], cut: int) -> None:
     pipeline = PIPELINES[-1]
 
@@ -83,6 +84,7 @@ def test_batch_boundaries_do_not_matter(values: list[bytes | None], cut: int) ->
 
 
 @given(st.text())
+@settings(deadline=None)
 def test_valid_text_is_read_as_it_is(text: str) -> None:
     off = TextConfig(normalize="none", strip_control=False, collapse_whitespace=False)
     expected = text.removeprefix("\ufeff")

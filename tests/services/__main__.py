@@ -55,9 +55,9 @@ def main(words: list[str]) -> int:
     except KeyboardInterrupt:
         return 0
     except Exception as error:
-        from tests.services.kafka import BrokerMissing
+        from tests.services.kafka import BrokerMissingError
 
-        if not isinstance(error, BrokerMissing):
+        if not isinstance(error, BrokerMissingError):
             raise
         print(error, file=sys.stderr)
         return 3

@@ -32,7 +32,7 @@ _START_TIMEOUT_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 
 
-class BrokerMissing(Exception):
+class BrokerMissingError(Exception):
     """Java, Maven or the jars are not there; the message says how to get them."""
 
 
@@ -47,14 +47,16 @@ def broker_jars() -> Path:
     if folder.is_dir():
         return folder
     if shutil.which("mvn") is None:
-        raise BrokerMissing(f"no Maven to fetch Apache Kafka {version[1]} with: {_HOW}")
+        raise BrokerMissingError(f"no Maven to fetch Apache Kafka {version[1]} with: {_HOW}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     print(f"fetching Apache Kafka {version[1]} (once, 45 MB)", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder.parent) as fetched:
         jars = Path(fetched, "jars")
         done = subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-            + [f"-DoutputDirectory={jars}"],
+            [
+                *("mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"),
+                f"-DoutputDirectory={jars}",
+            ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -63,7 +65,7 @@ def broker_jars() -> Path:
         )
         if done.returncode != 0:
             tail = (done.stdout + done.stderr).strip()[-800:]
-            raise BrokerMissing(f"Maven could not fetch Apache Kafka {version[1]}: {tail}")
+            raise BrokerMissingError(f"Maven could not fetch Apache Kafka {version[1]}: {tail}")
         try:
             jars.rename(folder)
         except OSError:
@@ -106,7 +108,7 @@ class KafkaBroker:
 
     def __enter__(self) -> KafkaBroker:
         if shutil.which("java") is None:
-            raise BrokerMissing(f"no Java to start Apache Kafka with: {_HOW}")
+            raise BrokerMissingError(f"no Java to start Apache Kafka with: {_HOW}")
         begun = time.monotonic()
         self._java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         self._java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
@@ -349,20 +351,26 @@ class KafkaBroker:
 
     def _format(self) -> None:
         self._run(
-            [*self._java, "kafka.tools.StorageTool", "format", "-t", "c3RyZWFtZnJlcS10ZXN0cw"]
-            + ["-c", str(self._folder / "server.properties")]
+            [
+                *(*self._java, "kafka.tools.StorageTool", "format"),
+                *("-t", "c3RyZWFtZnJlcS10ZXN0cw", "-c", str(self._folder / "server.properties")),
+            ]
         )
 
     def _make_certificate(self) -> None:
         keystore = ["-keystore", str(self._folder / "keys.p12"), "-storepass", PASSWORD]
         self._run(
-            ["keytool", "-genkeypair", *keystore, "-storetype", "PKCS12", "-alias", "broker"]
-            + ["-keyalg", "EC", "-validity", "30", "-dname", "CN=localhost"]
-            + ["-ext", "san=dns:localhost,ip:127.0.0.1", "-ext", "bc=ca:true"]
+            [
+                *("keytool", "-genkeypair", *keystore, "-storetype", "PKCS12", "-alias", "broker"),
+                *("-keyalg", "EC", "-validity", "30", "-dname", "CN=localhost"),
+                *("-ext", "san=dns:localhost,ip:127.0.0.1", "-ext", "bc=ca:true"),
+            ]
         )
         self._run(
-            ["keytool", "-exportcert", "-rfc", *keystore, "-alias", "broker"]
-            + ["-file", str(self._folder / "ca.pem")]
+            [
+                *("keytool", "-exportcert", "-rfc", *keystore, "-alias", "broker"),
+                *("-file", str(self._folder / "ca.pem")),
+            ]
         )
 
     @staticmethod

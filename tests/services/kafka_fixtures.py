@@ -7,7 +7,8 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.services.kafka import BrokerMissing, KafkaBroker
+
+from tests.services.kafka import BrokerMissingError, KafkaBroker
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +17,7 @@ def kafka_broker() -> Iterator[KafkaBroker]:
     broker = KafkaBroker(tls=True)
     try:
         broker.__enter__()
-    except BrokerMissing as missing:
+    except BrokerMissingError as missing:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(f"CI must run the broker tests: {missing}", pytrace=False)
         pytest.skip(f"NO KAFKA BROKER, so nothing is tested against one: {missing}")

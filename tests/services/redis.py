@@ -235,7 +235,8 @@ class RedisServer:
     def _answers(self) -> bool:
         try:
             return self.command("PING").startswith(b"+PONG")
-        except OSError:
+        except (OSError, ServerFailedError):
+            # Not listening yet, or still loading its data.
             return False
 
     def _lines(self) -> list[str]:

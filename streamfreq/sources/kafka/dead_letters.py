@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka import KafkaProducer
-from kafka.net.compat import KafkaNetClient
 
 from streamfreq.config import KafkaConfig
 from streamfreq.errors import ServiceUnavailable
 from streamfreq.records import NO_TIMESTAMP
 from streamfreq.sources.base import DeadLetter
 from streamfreq.sources.kafka.client_log import tame_client_log
-from streamfreq.sources.kafka.failures import translate
 from streamfreq.sources.kafka.options import producer_options, servers
+from streamfreq.sources.kafka.session import connect
+from streamfreq.sources.letter_box import LetterBox
 
 _FLUSH_TIMEOUT_SECONDS = 30.0
+_CLOSE_TIMEOUT_SECONDS = 5.0
 
 
 class KafkaDeadLetters:
-    """The port DeadLetters over a producer; letters stay here until the broker has them.
+    """The port DeadLetters over a producer; `put` and `flush` may be called by any thread.
 
     Headers: streamfreq-reason, -topic, -partition, -offset. Connects with the first letter.
     """
@@ -31,11 +33,12 @@ class KafkaDeadLetters:
         self._topic = topic
         self._options = producer_options(config)
         self._producer: Any = None
-        self._letters: list[DeadLetter] = []
+        self._box = LetterBox()
+        self._flushing = threading.Lock()
 
     def put(self, letters: Sequence[DeadLetter]) -> None:
         """Take these letters; they are sent by `flush`."""
-        self._letters.extend(letters)
+        self._box.put(letters)
 
     def flush(self) -> None:
         """Send what was taken and wait for the broker, about 30 s at most.
@@ -43,20 +46,9 @@ class KafkaDeadLetters:
         Raises ServiceUnavailable when it does not have them all; they are kept for the next
         `flush`, so some may be there twice.
         """
-        if not self._letters:
-            return
-        try:
-            producer = self._connected()
-            sent = [self._send(producer, letter) for letter in self._letters]
-            producer.flush(timeout=_FLUSH_TIMEOUT_SECONDS)
-            for future in sent:
-                future.get(timeout=0)
-        except kafka_errors.KafkaError as error:
-            raise ServiceUnavailable(
-                f"{len(self._letters)} dead letters could not be written to topic {self._topic} "
-                f"of Kafka at {servers(self._config)}: {_reason(error)}; does the topic exist?"
-            ) from error
-        self._letters.clear()
+        with self._flushing, self._box.taken() as letters:
+            if letters:
+                self._write(letters)
 
     def close(self) -> None:
         """Flush and disconnect."""
@@ -64,25 +56,25 @@ class KafkaDeadLetters:
             self.flush()
         finally:
             if self._producer is not None:
-                self._producer.close(timeout=5)
+                self._producer.close(timeout=_CLOSE_TIMEOUT_SECONDS)
                 self._producer = None
 
-    def _connected(self) -> Any:
+    def _write(self, letters: Sequence[DeadLetter]) -> None:
         if self._producer is None:
             tame_client_log()
-            clients: list[Any] = []
-
-            def make_client(**configs: Any) -> Any:
-                clients.append(KafkaNetClient(**configs))
-                return clients[-1]
-
-            try:
-                self._producer = KafkaProducer(**self._options, kafka_client=make_client)
-            except (kafka_errors.KafkaError, ValueError, TypeError, AssertionError) as error:
-                for client in clients:
-                    client.close()
-                raise translate(error, self._config) from error
-        return self._producer
+            self._producer, _ = connect(KafkaProducer, self._config, self._options)
+        producer = self._producer
+        try:
+            sent = [self._send(producer, letter) for letter in letters]
+            producer.flush(timeout=_FLUSH_TIMEOUT_SECONDS)
+            for future in sent:
+                future.get(timeout=0)
+        except kafka_errors.KafkaError as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ServiceUnavailable(
+                f"{len(letters)} dead letters could not be written to topic {self._topic} of "
+                f"Kafka at {servers(self._config)}: {reason}; does the topic exist?"
+            ) from error
 
     def _send(self, producer: Any, letter: DeadLetter) -> Any:
         topic, partition = letter.partition
@@ -94,7 +86,3 @@ class KafkaDeadLetters:
         ]
         stamp = None if letter.timestamp_ms == NO_TIMESTAMP else letter.timestamp_ms
         return producer.send(self._topic, letter.value, headers=headers, timestamp_ms=stamp)
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -16,6 +16,9 @@ _WRONG_CONFIG = (
     kafka_errors.InvalidSessionTimeoutError,
     kafka_errors.InvalidTopicError,
     kafka_errors.UnsupportedSaslMechanismError,
+    ValueError,
+    TypeError,
+    AssertionError,
 )
 _BAD_LOG = (
     kafka_errors.CorruptRecordError,
@@ -37,7 +40,7 @@ def translate(error: Exception, config: KafkaConfig) -> StreamfreqError:
     """Our exception for one of the client's; the messages hold no secrets."""
     name = type(error).__name__
     text = " ".join(str(error).split())
-    if isinstance(error, _WRONG_CONFIG | (ValueError, TypeError, AssertionError)):
+    if isinstance(error, _WRONG_CONFIG):
         return ConfigError(f"the Kafka client refuses the section [kafka]: {text or name}")
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
         return ServiceUnavailable(

@@ -30,9 +30,7 @@ def end_offsets(consumer: Any, partitions: Iterable[TopicPartition]) -> dict[Top
     return _bounds(consumer.end_offsets, partitions)
 
 
-def resolve(
-    consumer: Any, starts: Mapping[TopicPartition, StartAt]
-) -> dict[TopicPartition, int]:
+def resolve(consumer: Any, starts: Mapping[TopicPartition, StartAt]) -> dict[TopicPartition, int]:
     """The offset that each start means; raises the client's KafkaError when it can't be asked."""
     offsets: dict[TopicPartition, int] = {}
     times_ms: dict[TopicPartition, int] = {}

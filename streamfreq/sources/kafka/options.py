@@ -59,7 +59,6 @@ def producer_options(config: KafkaConfig) -> dict[str, Any]:
     """What KafkaProducer gets."""
     ours = {
         **_connection(config),
-        "allow_auto_create_topics": False,
         "acks": "all",
         "max_block_ms": _BOOTSTRAP_TIMEOUT_MS,
         "delivery_timeout_ms": 30_000,

@@ -1,66 +1,42 @@
-"""What `streamfreq check` asks a broker: is it there, and has it the topics."""
+"""What `streamfreq check` asks a broker: is it there, and which topics does it have."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import kafka.errors as kafka_errors
 from kafka import KafkaAdminClient
-from kafka.net.compat import KafkaNetClient
 
 from streamfreq.config import KafkaConfig
 from streamfreq.sources.kafka.client_log import tame_client_log
 from streamfreq.sources.kafka.failures import translate
 from streamfreq.sources.kafka.options import admin_options, consumer_options
+from streamfreq.sources.kafka.session import connect
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaReach:
-    """`brokers` that answered for the cluster; partitions of each topic, None: it is missing.
+def list_topics(config: KafkaConfig) -> dict[str, int]:
+    """Partition counts of the topics this user may see, without the broker's internal ones.
 
-    With `topic_pattern` the topics are those that match it now.
+    Asks within about 10 s; raises ServiceUnavailable or ConfigError.
     """
-
-    brokers: int
-    partitions: dict[str, int | None]
-
-
-def probe_kafka(config: KafkaConfig) -> KafkaReach:
-    """Ask the brokers, within about 10 s; raises ServiceUnavailable or ConfigError."""
-    consumer_options(config, "probe")
-    options = admin_options(config)
+    consumer_options(config, "check")  # also what only the consumer needs must be right
     tame_client_log()
-    clients: list[Any] = []
-
-    def make_client(**configs: Any) -> Any:
-        clients.append(KafkaNetClient(**configs))
-        return clients[-1]
-
+    admin, _ = connect(KafkaAdminClient, config, admin_options(config))
     try:
-        admin = KafkaAdminClient(**options, kafka_client=make_client)
-    except (kafka_errors.KafkaError, ValueError, TypeError, AssertionError) as error:
-        for client in clients:
-            client.close()
-        raise translate(error, config) from error
-    try:
-        brokers = len(admin.describe_cluster()["brokers"])
-        return KafkaReach(brokers, _partitions(admin, config))
+        described = admin.describe_topics()
     except kafka_errors.KafkaError as error:
         raise translate(error, config) from error
     finally:
         admin.close()
-
-
-def _partitions(admin: Any, config: KafkaConfig) -> dict[str, int | None]:
-    if not config.topic_pattern:
-        described = admin.describe_topics(list(config.topics))
-        found = {topic["name"]: len(topic["partitions"]) or None for topic in described}
-        return {topic: found.get(topic) for topic in config.topics}
-    pattern = re.compile(config.topic_pattern)
     return {
         topic["name"]: len(topic["partitions"])
-        for topic in sorted(admin.describe_topics(), key=lambda topic: str(topic["name"]))
-        if pattern.match(topic["name"]) and not topic["is_internal"]
+        for topic in sorted(described, key=lambda topic: str(topic["name"]))
+        if topic["partitions"] and not topic["is_internal"]
     }
+
+
+def matching_topics(config: KafkaConfig, topics: Mapping[str, int]) -> list[str]:
+    """Those of `topics` that `topic_pattern` subscribes to: it matches from the name's start."""
+    pattern = re.compile(config.topic_pattern)
+    return [topic for topic in topics if pattern.match(topic)]

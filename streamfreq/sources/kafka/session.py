@@ -5,7 +5,8 @@ Everything that leans on the client's inside is here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -16,19 +17,42 @@ from streamfreq.config import KafkaConfig
 from streamfreq.errors import DataRefused
 from streamfreq.records import TopicPartition
 from streamfreq.sources.kafka.failures import translate
-from streamfreq.sources.kafka.relay import Relay
+from streamfreq.sources.kafka.relay import Relay, Serve
+
+_METADATA_TIMEOUT_MS = 5_000
 
 
 class ClientSession:
     """A consumer, its network client, and the relay that serves its rebalances."""
 
-    relay: Relay
-
-    def __init__(self, consumer: Any, client: Any) -> None:
+    def __init__(self, consumer: Any, client: Any, serve: Serve) -> None:
         self.consumer = consumer
-        self.net = client._net
+        self.relay = Relay(client._net, serve)
         self._client = client
         self._topic_ids: dict[str, Any] = {}
+
+    def subscribe(self, config: KafkaConfig) -> None:
+        """Subscribe to the topics or the pattern; raises ValueError or TypeError for bad names.
+
+        Waits a moment for the topics' metadata: who joins without is assigned nothing at first.
+        """
+        if config.topic_pattern:
+            self.consumer.subscribe(pattern=config.topic_pattern, listener=self.relay)
+        else:
+            self.consumer.subscribe(topics=list(config.topics), listener=self.relay)
+        manager = self._client._manager
+        with contextlib.suppress(kafka_errors.KafkaError):
+            manager.run(manager.wait_for, manager.cluster.request_update(), _METADATA_TIMEOUT_MS)
+
+    def poll(self, timeout_ms: int) -> Mapping[Any, list[Any]]:
+        """The client's poll."""
+        coordinator = self.consumer._coordinator
+        if coordinator.rejoining:
+            # A poll may end while a rebalance is under way. When new metadata began it, client
+            # 3.0.12 takes it for done in the next poll, and never gets its partitions.
+            coordinator.request_rejoin()
+        polled: Mapping[Any, list[Any]] = self.consumer.poll(timeout_ms)
+        return polled
 
     def connected(self) -> bool:
         """Whether any broker is connected."""
@@ -69,19 +93,31 @@ class ClientSession:
         self.consumer.close(autocommit=False, timeout_ms=timeout_ms)
 
 
-def open_session(config: KafkaConfig, options: dict[str, Any]) -> ClientSession:
-    """Connect a consumer; raises ServiceUnavailable or ConfigError, leaving nothing behind."""
-    clients: list[Any] = []
+def open_session(config: KafkaConfig, options: Mapping[str, Any], serve: Serve) -> ClientSession:
+    """Connect a consumer whose rebalances go to `serve`; raises as `connect` does."""
+    consumer, client = connect(KafkaConsumer, config, options)
+    return ClientSession(consumer, client, serve)
 
-    def make_client(**configs: Any) -> Any:
-        clients.append(KafkaNetClient(**configs))
-        return clients[-1]
+
+def connect(kind: Callable[..., Any], config: KafkaConfig, options: Mapping[str, Any]) -> Any:
+    """A client of this kind (consumer, producer, admin), and its network part.
+
+    Raises ServiceUnavailable or ConfigError, leaving nothing behind.
+    """
+    networks: list[Any] = []
+
+    def make_network(**configs: Any) -> Any:
+        networks.append(KafkaNetClient(**configs))
+        return networks[-1]
 
     try:
-        consumer = KafkaConsumer(**options, kafka_client=make_client)
+        client = kind(**options, kafka_client=make_network)
+        # Client 3.0.12 takes this option but does not heed it.
+        wanted = options.get("allow_auto_create_topics", True)
+        networks[-1].cluster.config["allow_auto_create_topics"] = wanted
+        return client, networks[-1]
     except (kafka_errors.KafkaError, ValueError, TypeError, AssertionError) as error:
         # The failed constructor leaves its network thread running.
-        for client in clients:
-            client.close()
+        for network in networks:
+            network.close()
         raise translate(error, config) from error
-    return ClientSession(consumer, clients[-1])

@@ -28,12 +28,12 @@ from streamfreq.sources.kafka.lookups import (
     resolve,
 )
 from streamfreq.sources.kafka.options import consumer_options
-from streamfreq.sources.kafka.relay import Rebalance, Relay
+from streamfreq.sources.kafka.relay import Rebalance
 from streamfreq.sources.kafka.session import ClientSession, open_session
+from streamfreq.sources.placement import Placement
 
 _log = logging.getLogger(__name__)
 _AWAY_GRACE_SECONDS = 2.0
-_METADATA_GRACE_SECONDS = 2.0
 _CLOSE_TIMEOUT_MS = 5_000
 _NOTHING = np.empty(0, np.int64)
 
@@ -41,28 +41,21 @@ _NOTHING = np.empty(0, np.int64)
 class KafkaSource:
     """The port Source over kafka-python; see `streamfreq.sources.base` for the promises.
 
-    A partition goes through: assigned by the group (`_fresh`, the listener is not asked yet),
-    start known (`_starts`, not looked up yet), read (`_next`, with the offset to come).
-    Until it is read it is held paused. Errors of the listener come out of `poll`; what the
-    listener could not take in then is offered again by the next `poll`.
+    A partition is held paused until the listener has said where it begins and that is an offset.
     """
 
     def __init__(self, config: KafkaConfig, group_id: str, clock: Clock) -> None:
         self._config = config
-        self._group_id = group_id
         self._clock = clock
         self._options = consumer_options(config, group_id)
         self._listener: AssignmentListener | None = None
         self._session: ClientSession | None = None
-        self._fresh: set[TopicPartition] = set()
-        self._starts: dict[TopicPartition, StartAt] = {}
-        self._next: dict[TopicPartition, int] = {}
+        self._placement = Placement()
         self._paused: set[TopicPartition] = set()
         self._joined = False
         self._listener_error: Exception | None = None
         self._away_since: float | None = None
         self._missing_topics: set[str] = set()
-        self._opened_at = 0.0
 
     def open(self, listener: AssignmentListener) -> None:
         """Connect and subscribe; assignments arrive in later polls.
@@ -72,28 +65,23 @@ class KafkaSource:
         """
         tame_client_log()
         self._listener = listener
-        session = open_session(self._config, self._options)
-        relay = Relay(session.net, self._rebalance)
+        session = open_session(self._config, self._options, self._rebalance)
         try:
-            if self._config.topic_pattern:
-                session.consumer.subscribe(pattern=self._config.topic_pattern, listener=relay)
-            else:
-                session.consumer.subscribe(topics=list(self._config.topics), listener=relay)
+            session.subscribe(self._config)
         except (ValueError, TypeError) as error:
-            relay.stop()
-            session.consumer.close()
+            session.relay.run(session.close, _CLOSE_TIMEOUT_MS)
+            session.relay.stop()
             raise ConfigError(f"kafka.topics: {error}") from None
-        session.relay = relay
         self._session = session
-        self._opened_at = self._clock.monotonic()
+        self._log_missing_topics()
 
     def poll(self, timeout_ms: int) -> list[RecordBatch]:
         """Batches of the assigned partitions, or nothing after `timeout_ms`."""
         session = self._opened
         self._raise_listener_error()
-        self._begin_partitions()
+        self._place()
         try:
-            polled = session.relay.run(session.consumer.poll, timeout_ms)
+            polled = session.relay.run(session.poll, timeout_ms)
         except kafka_errors.OffsetOutOfRangeError as error:
             polled = {}
             for partition, offset in error.args[0].items():
@@ -105,26 +93,29 @@ class KafkaSource:
             self._raise_listener_error()
             self._raise_if_away()
             self._log_missing_topics()
-        session.check_topic_ids({partition.topic for partition in self._next})
+        session.check_topic_ids({partition.topic for partition in self._placement.next_offsets})
         return batches
 
     def seek(self, partition: TopicPartition, start: StartAt) -> None:
-        """Read on from `start`; nothing for a partition that is not ours."""
-        if partition in self._fresh or partition in self._starts:
-            self._fresh.discard(partition)
-            self._starts[partition] = start
-        elif partition in self._next:
-            self._seek_all({partition: start})
+        """Read on from `start`; nothing happens for a partition that is not ours.
+
+        Raises ServiceUnavailable when the broker can't say where that is; the next `poll` asks it
+        again before it reads.
+        """
+        if self._placement.want(partition, start):
+            self._place()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hold these partitions until `resume`, or until they are assigned anew."""
-        self._paused.update(self._assigned.intersection(partitions))
-        self._opened.consumer.pause(*map(client_partition, self._reading(partitions)))
+        ours = self._placement.assigned.intersection(partitions)
+        self._paused |= ours
+        self._opened.consumer.pause(*map(client_partition, ours))
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Undo `pause`."""
         self._paused.difference_update(partitions)
-        self._opened.consumer.resume(*map(client_partition, self._reading(partitions)))
+        ready = set(self._placement.next_offsets).intersection(partitions)
+        self._opened.consumer.resume(*map(client_partition, ready))
 
     def end_offsets(self) -> Mapping[TopicPartition, int] | None:
         """The end of each assigned partition; with read_committed, of what is committed."""
@@ -132,17 +123,18 @@ class KafkaSource:
         if not self._joined or not session.connected():
             return None
         try:
-            return end_offsets(session.consumer, self._assigned)
+            return end_offsets(session.consumer, self._placement.assigned)
         except kafka_errors.KafkaError as error:
             _log.debug("end offsets: %s", error)
             return None
 
     def report_position(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit `offsets` to the group, without waiting; a failure is only logged."""
+        assigned = self._placement.assigned
         ours = {
             client_partition(partition): OffsetAndMetadata(offset, "", -1)
             for partition, offset in offsets.items()
-            if partition in self._assigned
+            if partition in assigned
         }
         if not ours:
             return
@@ -163,7 +155,7 @@ class KafkaSource:
         finally:
             session.relay.stop()
             # What the client did not revoke by itself, as it was not in the group any more.
-            self._rebalance("revoked", sorted(self._assigned))
+            self._rebalance("revoked", sorted(self._placement.assigned))
             self._session = None
         self._raise_listener_error()
 
@@ -173,13 +165,6 @@ class KafkaSource:
             raise RuntimeError("the Kafka source is not open")
         return self._session
 
-    @property
-    def _assigned(self) -> set[TopicPartition]:
-        return {*self._fresh, *self._starts, *self._next}
-
-    def _reading(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        return [partition for partition in partitions if partition in self._next]
-
     # Assignment
 
     def _rebalance(self, kind: Rebalance, partitions: list[TopicPartition]) -> None:
@@ -188,7 +173,7 @@ class KafkaSource:
             if kind == "assigned":
                 self._joined = True
                 self._take(partitions)
-                self._begin_partitions()
+                self._place()
             else:
                 self._give_up(kind, partitions)
         except Exception as error:
@@ -196,62 +181,50 @@ class KafkaSource:
 
     def _take(self, partitions: list[TopicPartition]) -> None:
         consumer = self._opened.consumer
-        for partition in partitions:
-            if partition not in self._assigned:
-                # Without a position the client would look for one in the group's commits.
-                held = client_partition(partition)
-                consumer.pause(held)
-                consumer.seek(held, 0)
-                self._fresh.add(partition)
+        for partition in set(partitions) - self._placement.assigned:
+            # Without a position the client would look for one in the group's commits.
+            held = client_partition(partition)
+            consumer.pause(held)
+            consumer.seek(held, 0)
+            self._placement.fresh.add(partition)
 
-    def _begin_partitions(self) -> None:
-        """Ask the listener where fresh partitions begin, look that up, and read them."""
-        if self._fresh:
-            starts = self._told.on_assigned(sorted(self._fresh))
-            # The listener may have called `seek` for some of them already.
-            self._starts |= {partition: starts[partition] for partition in self._fresh}
-            self._fresh.clear()
-        if self._starts:
-            self._seek_all(self._starts)
-            begun, self._starts = set(self._starts), {}
-            self._opened.consumer.resume(*map(client_partition, begun - self._paused))
+    def _place(self) -> None:
+        """Ask where fresh partitions begin, look up what that is, and read from there."""
+        placement = self._placement
+        placement.ask(self._told)
+        if not placement.starts:
+            return
+        consumer = self._opened.consumer
+        try:
+            offsets = resolve(consumer, placement.starts)
+        except kafka_errors.KafkaError as error:
+            raise translate(error, self._config) from error
+        for partition, offset in offsets.items():
+            consumer.seek(client_partition(partition), offset)
+        placement.place(offsets)
+        consumer.resume(*map(client_partition, set(offsets) - self._paused))
 
     def _give_up(self, kind: Rebalance, partitions: list[TopicPartition]) -> None:
-        known = [p for p in partitions if p in self._next or p in self._starts]
-        self._fresh.difference_update(partitions)
-        self._paused.difference_update(partitions)
-        for partition in partitions:
-            self._starts.pop(partition, None)
-        if not self._fresh and not set(self._next) - set(known):
-            self._joined = False
+        known = self._placement.told(partitions)
         try:
             if known and kind == "revoked":
                 self._told.on_revoked(known)
             elif known:
                 self._told.on_lost(known)
         finally:
-            for partition in known:
-                self._next.pop(partition, None)
+            self._placement.forget(partitions)
+            self._paused.difference_update(partitions)
+            self._joined = bool(self._placement.assigned)
 
     @property
     def _told(self) -> AssignmentListener:
         assert self._listener is not None
         return self._listener
 
-    def _seek_all(self, starts: Mapping[TopicPartition, StartAt]) -> None:
-        consumer = self._opened.consumer
-        try:
-            offsets = resolve(consumer, starts)
-        except kafka_errors.KafkaError as error:
-            raise translate(error, self._config) from error
-        for partition, offset in offsets.items():
-            consumer.seek(client_partition(partition), offset)
-            self._next[partition] = offset
-
     def _out_of_range(self, partition: TopicPartition, offset: int) -> None:
         """The broker does not have `offset`: it expired, or the log is another one."""
         consumer = self._opened.consumer
-        if self._next.get(partition) != offset:
+        if self._placement.next_offsets.get(partition) != offset:
             return
         try:
             beginning = beginning_offsets(consumer, [partition])[partition]
@@ -277,20 +250,21 @@ class KafkaSource:
         )
         self._told.on_gap(partition, offset, onwards)
         consumer.seek(client_partition(partition), onwards)
-        self._next[partition] = onwards
+        self._placement.next_offsets[partition] = onwards
 
     # Reading
 
     def _batches(self, polled: Mapping[Any, list[Any]]) -> list[RecordBatch]:
         batches = []
-        for partition, next_offset in self._opened.positions(self._next):
+        known = self._placement.next_offsets
+        for partition, next_offset in self._opened.positions(known):
             records = polled.get(partition)
             if records:
                 batches.append(_columns(partition, records, next_offset))
-            elif next_offset != self._next[partition]:
+            elif next_offset != known[partition]:
                 # Only control records, aborted transactions or compacted holes were there.
                 batches.append(RecordBatch(partition, _NOTHING, _NOTHING, [], next_offset))
-            self._next[partition] = next_offset
+            known[partition] = next_offset
         return batches
 
     # Trouble
@@ -310,8 +284,6 @@ class KafkaSource:
             raise unreachable(self._config, last_words())
 
     def _log_missing_topics(self) -> None:
-        if self._clock.monotonic() - self._opened_at < _METADATA_GRACE_SECONDS:
-            return  # the first metadata may not be there yet
         missing = self._opened.missing_topics(self._config.topics)
         for topic in sorted(missing - self._missing_topics):
             _log.warning("topic %s does not exist yet; it is read once it does", topic)
@@ -334,5 +306,3 @@ def _columns(partition: TopicPartition, records: list[Any], next_offset: int) ->
 def _log_commit(offsets: Any, answer: Any) -> None:
     if isinstance(answer, Exception):
         _log.debug("positions were not reported: %s", answer)
-
-

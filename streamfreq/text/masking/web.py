@@ -92,7 +92,11 @@ class IpDetector:
         r"[0-9](?<![A-Za-z0-9_].)(?<![0-9]\..)[0-9]{0,2}(?:\.[0-9]{1,3}){3}"
         r"(?![A-Za-z0-9_])(?!\.[0-9])(?!-[A-Za-z])"
     )
-    _v6_hint = re.compile(r"::(?<![G-Zg-z_]::)(?![0-9A-Fa-f]*[G-Zg-z_])")
+    # What every address holds; a search for a first literal character is the fastest.
+    _v4_hint = re.compile(r"\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]")
+    _v6_hint = re.compile(
+        rf":(?:(?<=:):(?<![G-Zg-z_]::)(?![0-9A-Fa-f]*[G-Zg-z_])|{_hex}:{_hex}:{_hex}:{_hex}:)"
+    )
     _v6_pattern = re.compile(
         rf"(?<![A-Za-z0-9_:.])(?:(?:{_hex}:){{6}}(?:{_v4}|{_hex}:{_hex})"
         rf"|(?:{_hex}(?::{_hex}){{0,6}})?::(?:(?:{_hex}:){{0,5}}{_v4}|{_hex}(?::{_hex}){{0,6}}|))"
@@ -101,11 +105,11 @@ class IpDetector:
 
     def find(self, text: str) -> list[Span]:
         """Spans of addresses: of IPv6 alone where there is one."""
-        if ("::" in text and self._v6_hint.search(text)) or text.count(":") >= 6:
+        if self._v6_hint.search(text):
             spans = list(self._valid(self._v6_pattern, text))
             if spans:
                 return spans  # an IPv4 address may be part of one; the next round sees the rest
-        return list(self._valid(self._v4_pattern, text)) if text.count(".") >= 3 else []
+        return list(self._valid(self._v4_pattern, text)) if self._v4_hint.search(text) else []
 
     @staticmethod
     def _valid(pattern: re.Pattern[str], text: str) -> Iterator[Span]:

@@ -84,7 +84,7 @@ def test_diff(options: list[str]) -> None:
 
 
 def test_ids_load_no_tokenizer(options: list[str]) -> None:
-    missing = ["--tokenizer", "not/there"]
+    missing = ["--tokenizer", "not/there.json"]
     assert invoke("snapshot", "top", *missing, *options).exit_code == 2
     assert invoke("snapshot", "top", "--ids", *missing, *options).exit_code == 0
 
@@ -120,9 +120,7 @@ def test_a_file_stands_for_a_version(options: list[str], tmp_path: Path) -> None
     assert changes[0]["change"] == "risen"
 
 
-def test_import_publishes_as_the_newest_version(
-    store, options: list[str], tmp_path: Path
-) -> None:
+def test_import_publishes_as_the_newest_version(store, options: list[str], tmp_path: Path) -> None:
     path = tmp_path / "early.safetensors"
     write_snapshot_file(replace(early(), version=77, job="other"), path)
     result = invoke("snapshot", "import", path, "--json", *options)

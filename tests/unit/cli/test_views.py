@@ -67,7 +67,7 @@ def test_horizons_by_name() -> None:
 
 def test_a_rising_ratio_needs_more_than_a_few_sightings() -> None:
     ratios = rising_ratio(np.array([1.0, 100.0, 0.0]), 1_000.0, np.array([0.0, 0.0, 0.0]), 1e6)
-    assert ratios.tolist() == sorted(ratios.tolist(), key=lambda r: [1.2, 21.0, 1.0].index(r))
+    assert ratios.tolist() == pytest.approx([1.2, 21.0, 1.0])
 
 
 def test_nothing_counted_gives_ratios_of_one() -> None:
@@ -105,9 +105,7 @@ def test_rising_needs_two_horizons() -> None:
 def test_changes_between_snapshots() -> None:
     a, b = early(), late()
     risen, fallen = changes(a, b, "inf", 3, named(b))
-    assert [change.token for change in risen] == ["comet", "returns", "tonight"] or {
-        change.token for change in risen
-    } == {"comet", "returns", "tonight"}
+    assert {change.token for change in risen} == {"comet", "returns", "tonight"}
     assert all(change.rank_a is None and change.count_b == 10 for change in risen)
     assert all(change.ratio < 1 and change.count_a == change.count_b for change in fallen)
     assert [change.ratio for change in fallen] == sorted(change.ratio for change in fallen)

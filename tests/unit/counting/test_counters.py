@@ -108,6 +108,16 @@ def test_a_landmark_moves_by_an_exact_power_of_two(
     np.testing.assert_array_equal(after.documents_HV, np.ldexp(before.documents_HV, -moved))
 
 
+def test_a_move_beyond_the_smallest_power_of_two_keeps_what_float64_can_hold(device: str) -> None:
+    """2^-1150 is 0 in float64, yet 2^128 times 2^-1150 is not."""
+    counters = Counters((1.0,), 2, device=device)
+    for half_lives_on in (0, 128, 1_150):
+        count(counters, [Record((1_000 + half_lives_on) * 1000, [0 if half_lives_on < 150 else 1])])
+    state = counters.state()
+    assert state.landmarks_H.tolist() == [2_150]
+    assert state.counts_HV.tolist() == [[2.0**-1022, 1.0]]
+
+
 def test_only_the_rows_that_need_it_are_rescaled(device: str) -> None:
     counters = count(Counters((1.0, 3600.0), 2, device=device), [Record(NOW_MS, [0])])
     before = counters.state()

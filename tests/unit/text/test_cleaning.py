@@ -79,7 +79,9 @@ def test_batch_keeps_order_and_length() -> None:
 @pytest.mark.parametrize("form", ["NFC", "NFKC"])
 def test_every_code_point_is_stable(form: str, lowercase: bool) -> None:
     cleaner = Cleaner(TextConfig(normalize=form, lowercase=lowercase))
-    texts = [f"a{chr(code)}b" for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    # The first three planes and the specials; the rest is unassigned or private.
+    codes = [*range(0xD800), *range(0xE000, 0x33480), *range(0xE0000, 0xE0200)]
+    texts = [f"a{chr(code)}b" for code in codes]
     cleaned = cleaner.clean_batch(texts)
     assert cleaner.clean_batch(cleaned) == cleaned
 

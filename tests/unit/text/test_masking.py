@@ -40,8 +40,7 @@ MASKED = [
     # card
     ("card 4111 1111 1111 1111, exp 12/26", "card [card], exp 12/26"),
     ("5500-0000-0000-0004 3782 822463 10005", "[card] [card]"),
-    ("卡号6222021234567890128谢谢", "卡号6222021234567890128谢谢"),  # Luhn fails
-    ("卡号6222021234567890123谢谢".replace("0123", "0122"), "卡号6222021234567890122谢谢"),
+    ("卡号6222021234567890128谢谢", "卡号[card]谢谢"),
     ("付款4111111111111111。", "付款[card]。"),
     ("4000 4111 1111 1111 1111", "4000 [card]"),
     ("4111 1111 1111 1111 5500 0000 0000 0004", "[card] [card]"),
@@ -84,7 +83,7 @@ KEPT = [
     "std::vector a::b ::x Foo::Bar :: dead::beef 00:1a:2b:3c:4d:5e 12:34:56",
     "lodash@4.17.21 @angular/core user@localhost @ a@b joe@example.c0m",
     "http:// https:/x www. www.x wwww.example.com example.com",
-    "4111 1111 1111 1112 and 1234567812345670 and a4111111111111111",
+    "卡号6222021234567890129 4111 1111 1111 1112 and 1234567812345670 and a4111111111111111",
     "110105194912310021 and 110105194913310029 and 99999919491231002X",
     "DE89370400440532013001 XX89370400440532013000 ab12 the quick brown fox jumps",
     "sha 55a97caa9e99c7f37a0bbbeb414dc55553d3ae7f 1234567890abcdef",
@@ -143,3 +142,9 @@ def test_a_batch_is_its_texts_one_by_one_also_beyond_a_chunk() -> None:
     texts = [text for text, _ in MASKED] + KEPT + ["中" * 700_000 + "10.0.0.1", "x" * 1_100_000]
     assert masker.mask_batch(texts) == [masker.mask(text) for text in texts]
     assert masker.mask_batch([]) == []
+
+
+def test_without_kinds_nothing_changes() -> None:
+    texts = [text for text, _ in MASKED]
+    masker = Masker(TextConfig(mask=[]))
+    assert masker.mask_batch(texts) == texts == [masker.mask(text) for text in texts]
