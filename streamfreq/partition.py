@@ -6,16 +6,16 @@ queued for it is ignored; the next owner begins from the checkpoint.
 
 from __future__ import annotations
 
-import logging
 import threading
 
 from streamfreq.checkpoints.base import CheckpointStore
-from streamfreq.codec import Checkpoint, Gap
+from streamfreq.codec import Checkpoint, DecayedState, Gap
 from streamfreq.counting import Counters
 from streamfreq.errors import CheckpointConflict
 from streamfreq.records import Int64Array, TokenBatch, TopicPartition
 
-log = logging.getLogger("streamfreq.partition")
+MAX_LABELS = 2_000
+"""So many names of ids a checkpoint carries at most."""
 
 
 class Partition:
@@ -37,6 +37,7 @@ class Partition:
         self._version = 0 if checkpoint is None else checkpoint.version
         self._next_offset = None if checkpoint is None else checkpoint.next_offset
         self._gaps = () if checkpoint is None else checkpoint.gaps
+        self._labels = {} if checkpoint is None else dict(checkpoint.labels)
         self._dirty = False
         self._closed = False
         self._state_lock = threading.Lock()
@@ -107,15 +108,16 @@ class Partition:
             with self._state_lock:  # 1
                 if self._closed or not self._dirty or self._next_offset is None:
                     return None
+                state = self._counters.state()
                 checkpoint = Checkpoint(
                     partition=self.partition,
                     version=self._version + 1,
                     next_offset=self._next_offset,
-                    state=self._counters.state(),
+                    state=state,
                     tokenizer_fingerprint=self._fingerprint,
                     created_at_ms=now_ms,
                     gaps=self._gaps,
-                    labels=labels,
+                    labels=self._heaviest_labels(state, labels),
                 )
                 self._dirty = False
             try:
@@ -129,6 +131,19 @@ class Partition:
                 raise
             self._version = checkpoint.version  # 3
             return checkpoint.next_offset
+
+    def _heaviest_labels(self, state: DecayedState, labels: dict[int, str]) -> dict[int, str]:
+        """Names from the checkpoint and from this process, of ids that this partition counts.
+
+        The heaviest stay: what they are called must outlive the process that read them.
+        """
+        weights_V = state.counts_HV.max(axis=0)
+        known = {key: text for key, text in {**self._labels, **labels}.items() if weights_V[key]}
+        if len(known) > MAX_LABELS:
+            heaviest = sorted(known, key=lambda key: -weights_V[key])[:MAX_LABELS]
+            known = {key: known[key] for key in heaviest}
+        self._labels = known
+        return known
 
     def close(self) -> None:
         """Count nothing more, commit nothing more."""

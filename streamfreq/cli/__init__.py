@@ -75,6 +75,9 @@ class LazyGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Run with the process's arguments (or `args`) and end with the exit code."""
+        from streamfreq.cli.failures import forget_secrets
+
+        forget_secrets()
         kwargs["standalone_mode"] = False
         try:
             code = super().main(*args, **kwargs)

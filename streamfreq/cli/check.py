@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from streamfreq.cli.options import ConfigArguments, config_options, json_option
@@ -24,11 +27,26 @@ def check(ctx: click.Context, arguments: ConfigArguments, as_json: bool) -> None
     from streamfreq.cli.output import print_json
 
     results = []
-    for result in run_checks(arguments.load):
-        message = blotted(result.message)
-        if as_json:
-            print_json({"check": result.check, "status": result.status, "message": message})
-        else:
-            click.echo(f"{_MARKS[result.status]}  {result.check}: {message}")
-        results.append(result)
+    with _libraries_silent():
+        for result in run_checks(arguments.load):
+            message = blotted(result.message)
+            if as_json:
+                print_json({"check": result.check, "status": result.status, "message": message})
+            else:
+                click.echo(f"{_MARKS[result.status]}  {result.check}: {message}")
+            results.append(result)
     ctx.exit(worst_exit_code(results))
+
+
+@contextmanager
+def _libraries_silent() -> Iterator[None]:
+    """What libraries log on the way to a failure, its line says already."""
+    import logging
+
+    handler = logging.NullHandler()
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)

@@ -13,6 +13,11 @@ def keep_secret(texts: Iterable[str]) -> None:
     _secrets.update(text for text in texts if text)
 
 
+def forget_secrets() -> None:
+    """Begin anew: another command, another configuration."""
+    _secrets.clear()
+
+
 def blotted(message: str) -> str:
     """`message` with stars in place of every secret, longest first."""
     for text in sorted(_secrets, key=len, reverse=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import uuid
 
 from streamfreq.checkpoints import open_checkpoints
 from streamfreq.clock import Clock, SystemClock
@@ -54,8 +55,8 @@ def start_at(config: Config, now_ms: int) -> StartAt:
 
 
 def worker_name() -> str:
-    """Names this process in leases: host and process id."""
-    return f"{socket.gethostname()}:{os.getpid()}"
+    """Names this daemon in leases: host, process id, and a part that no restart repeats."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
 def build_daemon(

@@ -240,8 +240,7 @@ class MemorySource:
             if not self._log.beginning(partition) <= offset <= self._log.end(partition):
                 offset = self._out_of_range(partition, offset)
             batch = self._log.read(partition, offset, left)
-            self._placement.next_offsets[partition] = batch.next_offset
-            if batch.next_offset != offset:
+            if self._placement.moved(partition, batch.next_offset):
                 batches.append(batch)
                 left -= len(batch)
         return batches
@@ -254,5 +253,4 @@ class MemorySource:
             raise OffsetExpired(f"{partition}: offset {offset} is gone, it begins at {beginning}")
         onwards = beginning if self._expired_offset == "earliest" else end
         self._told.on_gap(partition, offset, onwards)
-        self._placement.next_offsets[partition] = onwards
         return onwards

@@ -13,6 +13,7 @@ class Placement:
 
     A partition is `fresh` until the listener has been asked about it, then `waiting` when the
     answer leaves it out, else in `starts` until its start is an offset, then in `next_offsets`.
+    It is `untold` while the listener can't know where reading began: an empty batch tells it.
     """
 
     def __init__(self) -> None:
@@ -20,6 +21,7 @@ class Placement:
         self.waiting: set[TopicPartition] = set()
         self.starts: dict[TopicPartition, StartAt] = {}
         self.next_offsets: dict[TopicPartition, int] = {}
+        self.untold: set[TopicPartition] = set()
 
     @property
     def assigned(self) -> set[TopicPartition]:
@@ -51,8 +53,17 @@ class Placement:
     def place(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These starts have become offsets."""
         for partition, offset in offsets.items():
-            self.starts.pop(partition, None)
+            start = self.starts.pop(partition, None)
+            if start is None or start.offset is None:
+                self.untold.add(partition)
             self.next_offsets[partition] = offset
+
+    def moved(self, partition: TopicPartition, next_offset: int) -> bool:
+        """Reading goes on at `next_offset`; whether that is news to the listener."""
+        news = partition in self.untold or self.next_offsets[partition] != next_offset
+        self.untold.discard(partition)
+        self.next_offsets[partition] = next_offset
+        return news
 
     def told(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those of `partitions` that are ours as far as the listener knows."""
@@ -63,6 +74,7 @@ class Placement:
         """These are not ours any more."""
         self.fresh.difference_update(partitions)
         self.waiting.difference_update(partitions)
+        self.untold.difference_update(partitions)
         for partition in partitions:
             self.starts.pop(partition, None)
             self.next_offsets.pop(partition, None)

@@ -86,5 +86,5 @@ def _unassigned() -> BoolArray:
             unicodedata.category(chr(point)) == "Cn" for point in range(first, first + _PLANE)
         ]
     for plane in _PRIVATE_PLANES:
-        table[plane * _PLANE : (plane + 1) * _PLANE] = False
+        table[plane * _PLANE : (plane + 1) * _PLANE - 2] = False
     return table

@@ -18,7 +18,12 @@ from streamfreq.sources.memory import MemoryLog, MemorySource
 from tests.services.kafka import KafkaBroker
 
 EARLIEST = StartAt(policy="earliest")
-FAST = {"metadata_max_age_ms": 500, "heartbeat_interval_ms": 200, "fetch_max_wait_ms": 50}
+FAST = {
+    "metadata_max_age_ms": 500,
+    "heartbeat_interval_ms": 200,
+    "fetch_max_wait_ms": 50,
+    "reconnect_backoff_max_ms": 500,
+}
 DEADLINE_SECONDS = 30.0
 
 

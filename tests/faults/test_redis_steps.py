@@ -187,6 +187,27 @@ def test_another_publisher_between_the_steps(redis_config: RedisConfig) -> None:
     assert [info.version for info in other.infos()] == [5, 6]
 
 
+def test_the_latest_is_trimmed_while_it_is_read(redis_config: RedisConfig) -> None:
+    one_kept = RedisSnapshotStore(connect(redis_config), redis_config.prefix, "news", retain=1)
+    one_kept.publish(make_snapshot(1), 1)
+    client = FailingClient(redis_config)
+    reader = snapshots(client, redis_config)
+    client.between(2, lambda: one_kept.publish(make_snapshot(2), 1))
+    assert same(reader.load(), make_snapshot(2))
+    client.between(1, lambda: one_kept.publish(make_snapshot(3), 1))
+    assert reader.load(2) is None
+
+
+def test_a_body_that_the_server_evicted_is_not_kept(redis_config: RedisConfig) -> None:
+    store = snapshots(None, redis_config)
+    store.publish(make_snapshot(1), 1)
+    call(connect(redis_config), "DEL", f"{redis_config.prefix}:{{news}}:snapshot:1")
+    assert store.load() is None
+    assert store.load(1) is None
+    store.publish(make_snapshot(2), 1)
+    assert same(store.load(), make_snapshot(2))
+
+
 def test_another_worker_between_the_steps(redis_config: RedisConfig) -> None:
     other = checkpoints(None, redis_config)
     client = FailingClient(redis_config)

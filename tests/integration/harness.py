@@ -41,6 +41,10 @@ def daemon_config(job: str | None = None, **sections: Any) -> Config:
     return Config.model_validate({"job": job or f"job-{uuid.uuid4().hex[:8]}", **defaults})
 
 
+RUNNING: list[RunningDaemon] = []
+"""Every daemon that a test started; a fixture ends those that a failed test left."""
+
+
 class RunningDaemon:
     """A daemon in a thread; `join` raises what ended it."""
 
@@ -48,8 +52,9 @@ class RunningDaemon:
         self.daemon: Daemon = build_daemon(config)
         self.error: BaseException | None = None
         self._thread = threading.Thread(
-            target=self._run, args=(until_caught_up,), name=f"daemon-{config.job}"
+            target=self._run, args=(until_caught_up,), name=f"daemon-{config.job}", daemon=True
         )
+        RUNNING.append(self)
         self._thread.start()
 
     def _run(self, until_caught_up: bool) -> None:
@@ -62,6 +67,11 @@ class RunningDaemon:
         """End in order and wait for it."""
         self.daemon.stop()
         self.join()
+
+    def end(self) -> None:
+        """Stop without asking how it went."""
+        self.daemon.stop()
+        self._thread.join(10)
 
     def join(self, timeout_seconds: float = 90) -> None:
         """Wait for the end; raises the error that ended the daemon."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -164,9 +165,15 @@ def test_a_poison_record_is_isolated(bench: Bench, monkeypatch: pytest.MonkeyPat
     assert metric(daemon, "poison") == 1
 
 
-def test_timestamps_missing_and_far_ahead(bench: Bench) -> None:
+def test_timestamps_missing_and_far_ahead(
+    kafka_broker: KafkaBroker, redis_config: RedisConfig
+) -> None:
+    bench = Bench(kafka_broker, f"ahead-{uuid.uuid4().hex[:8]}", redis_config)
     now = time.time_ns() // 1_000_000
     year = 365 * 24 * HOUR_MS
+    bench.broker.create_topic(
+        bench.topic, configs={"message.timestamp.after.max.ms": 2 * year}
+    )
     bench.put(b"now", b"ahead", timestamps_ms=[now - HOUR_MS, now + year])
     bench.put(b'{"text": "x"}')
     config = bench.config()
@@ -233,7 +240,7 @@ def test_the_store_goes_away_and_comes_back_and_nothing_is_lost(
         bench.put(*[b"one"] * 100)
         wait_for(lambda: _offset(config) == 100)
         wait_for(lambda: daemon.daemon.health.report().ready)
-        server.stop()
+        server.shutdown()
         bench.put(*[b"two"] * 100)
         wait_for(lambda: not daemon.daemon.health.report().ready)
         version = daemon.daemon.metrics.value("streamfreq_snapshot_version")

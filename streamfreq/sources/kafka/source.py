@@ -19,7 +19,7 @@ from streamfreq.config import KafkaConfig
 from streamfreq.errors import ConfigError, DataRefused, OffsetExpired
 from streamfreq.records import RecordBatch, TopicPartition
 from streamfreq.sources.base import AssignmentListener, StartAt
-from streamfreq.sources.kafka.client_log import last_words, tame_client_log
+from streamfreq.sources.kafka.client_log import forget_failure, tame_client_log
 from streamfreq.sources.kafka.failures import translate, unreachable
 from streamfreq.sources.kafka.lookups import (
     beginning_offsets,
@@ -245,26 +245,27 @@ class KafkaSource:
             )
         onwards = beginning if policy == "earliest" else end
         _log.warning(
-            "%s: GAP of %d offsets: the broker no longer has %d to %d; reading on at %d (%s)",
-            *(partition, onwards - offset, offset, onwards - 1, onwards, policy),
+            "%s: GAP, offsets %d to %d are not counted: the broker begins at %d now; "
+            "reading on at %d (kafka.expired_offset = %s)",
+            *(partition, offset, onwards - 1, beginning, onwards, policy),
         )
         self._told.on_gap(partition, offset, onwards)
         consumer.seek(client_partition(partition), onwards)
-        self._placement.next_offsets[partition] = onwards
 
     # Reading
 
     def _batches(self, polled: Mapping[Any, list[Any]]) -> list[RecordBatch]:
         batches = []
         known = self._placement.next_offsets
-        for partition, next_offset in self._opened.positions(known):
+        for partition, next_offset in self._opened.positions(list(known)):
             records = polled.get(partition)
+            news = self._placement.moved(partition, next_offset)
             if records:
                 batches.append(_columns(partition, records, next_offset))
-            elif next_offset != known[partition]:
-                # Only control records, aborted transactions or compacted holes were there.
+            elif news:
+                # Reading began here, or only control records, aborted transactions, compacted
+                # holes or a gap were there.
                 batches.append(RecordBatch(partition, _NOTHING, _NOTHING, [], next_offset))
-            known[partition] = next_offset
         return batches
 
     # Trouble
@@ -278,10 +279,11 @@ class KafkaSource:
         now = self._clock.monotonic()
         if self._opened.connected():
             self._away_since = None
+            forget_failure()
         elif self._away_since is None:
             self._away_since = now
         elif now - self._away_since >= _AWAY_GRACE_SECONDS:
-            raise unreachable(self._config, last_words())
+            raise unreachable(self._config)
 
     def _log_missing_topics(self) -> None:
         missing = self._opened.missing_topics(self._config.topics)

@@ -67,3 +67,13 @@ def invoke(*arguments: object, env: dict[str, str] | None = None, stdin: bytes =
 def json_lines(result: Result) -> list[Any]:
     """What a command with --json printed: every line of stdout is JSON."""
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def statuses(result: Result) -> dict[str, str]:
+    """What `check --json` found, by check."""
+    return {line["check"]: line["status"] for line in json_lines(result)}
+
+
+def settings(*values: str) -> list[str]:
+    """Each value as a --set option."""
+    return [item for value in values for item in ("--set", value)]
