@@ -59,7 +59,11 @@ class Source(Protocol):
         ...
 
     def poll(self, timeout_ms: int) -> list[RecordBatch]:
-        """At most one batch per assigned partition; an empty list after `timeout_ms`."""
+        """At most one batch per assigned partition; an empty list after `timeout_ms`.
+
+        Where a start by time or policy turned out to be is told by the partition's first batch,
+        an empty one when there is nothing to read.
+        """
         ...
 
     def seek(self, partition: TopicPartition, start: StartAt) -> None:

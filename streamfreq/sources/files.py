@@ -49,6 +49,7 @@ class FilesSource:
         self._files = {TopicPartition(p, 0): _Replay(p, columns) for p in config.paths}
         self._listener: AssignmentListener | None = None
         self._waiting: set[TopicPartition] = set()
+        self._untold: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
         self._assigned = False
         self._turn = 0
@@ -82,7 +83,8 @@ class FilesSource:
             partition = ready[(self._turn + step) % len(ready)]
             replay = self._files[partition]
             first, lines = replay.take(budget)
-            if lines:
+            if lines or partition in self._untold:
+                self._untold.discard(partition)
                 self._turn += step + 1
                 self._paced += len(lines)
                 return [_batch(partition, first, lines)]
@@ -99,6 +101,8 @@ class FilesSource:
             replay.seek_end()
         else:
             replay.seek(0)
+        if start.offset is None:
+            self._untold.add(partition)
         self._waiting.discard(partition)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:

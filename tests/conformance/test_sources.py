@@ -83,6 +83,21 @@ def test_reading_begins_where_the_listener_says(rig: Rig) -> None:
         source.close()
 
 
+def test_where_a_start_without_an_offset_is_comes_as_a_batch(rig: Rig) -> None:
+    rig.fill(rig.first, words("a", 20))
+    source = rig.source()
+    source.open(Recorder(start=StartAt(policy="latest")))
+    try:
+        reader = Reader(source)
+        reader.poll_for(lambda: reader.next_offsets == {rig.first: 20, rig.second: 0})
+        assert sum(map(len, reader.batches)) == 0
+        reader.poll_times(2)
+        assert len(reader.batches) == 2
+        assert source.end_offsets() == reader.next_offsets
+    finally:
+        source.close()
+
+
 def test_seek_goes_back_and_forth(rig: Rig) -> None:
     rig.fill(rig.first, words("a", 30))
     source = rig.source()
@@ -107,7 +122,7 @@ def test_what_is_paused_does_not_come_until_it_is_resumed(rig: Rig) -> None:
     rig.fill(rig.first, words("a", 10))
     rig.fill(rig.second, words("b", 10))
     source = rig.source()
-    listener = Recorder(start=StartAt(policy="latest"))
+    listener = Recorder(start=StartAt(offset=10))
     source.open(listener)
     try:
         reader = Reader(source)
@@ -115,12 +130,12 @@ def test_what_is_paused_does_not_come_until_it_is_resumed(rig: Rig) -> None:
         source.pause([rig.first])
         for partition in (rig.first, rig.second):
             source.seek(partition, StartAt(offset=0))
-        reader.poll_until({rig.second: 10})
+        reader.poll_for(lambda: len(reader.values(rig.second)) == 10)
         reader.poll_times(4)
-        assert reader.records(rig.first) == []
+        assert reader.values(rig.first) == []
         source.pause([rig.first, rig.second])
         source.resume([rig.first])
-        reader.poll_until({rig.first: 10})
+        reader.poll_for(lambda: len(reader.values(rig.first)) == 10)
         assert reader.values(rig.first) == words("a", 10)
         assert reader.values(rig.second) == words("b", 10)
     finally:

@@ -55,9 +55,9 @@ class Bench:
 
 @pytest.fixture
 def bench(
-    kafka_broker: KafkaBroker, new_topic: Callable[..., str], redis_config: RedisConfig
+    kafka_broker: KafkaBroker, new_topic: Callable[..., str], one_redis_config: RedisConfig
 ) -> Bench:
-    return Bench(kafka_broker, new_topic(partitions=1), redis_config)
+    return Bench(kafka_broker, new_topic(partitions=1), one_redis_config)
 
 
 def words(snapshot: Snapshot, config: Config) -> dict[str, int]:
@@ -166,9 +166,9 @@ def test_a_poison_record_is_isolated(bench: Bench, monkeypatch: pytest.MonkeyPat
 
 
 def test_timestamps_missing_and_far_ahead(
-    kafka_broker: KafkaBroker, redis_config: RedisConfig
+    kafka_broker: KafkaBroker, one_redis_config: RedisConfig
 ) -> None:
-    bench = Bench(kafka_broker, f"ahead-{uuid.uuid4().hex[:8]}", redis_config)
+    bench = Bench(kafka_broker, f"ahead-{uuid.uuid4().hex[:8]}", one_redis_config)
     now = time.time_ns() // 1_000_000
     year = 365 * 24 * HOUR_MS
     bench.broker.create_topic(
@@ -254,11 +254,11 @@ def test_the_store_goes_away_and_comes_back_and_nothing_is_lost(
 
 
 def test_the_broker_goes_away_and_comes_back_and_nothing_is_lost(
-    new_topic: Callable[..., str], redis_config: RedisConfig
+    new_topic: Callable[..., str], one_redis_config: RedisConfig
 ) -> None:
     with KafkaBroker() as broker:
         topic = broker.create_topic("news")
-        bench = Bench(broker, topic, redis_config)
+        bench = Bench(broker, topic, one_redis_config)
         config = bench.config()
         daemon = RunningDaemon(config)
         bench.put(*[b"one"] * 100)

@@ -103,12 +103,12 @@ def assert_counts(snapshot: Snapshot, rows: Sequence[dict[str, Any]], tokenizer:
 
 @pytest.mark.parametrize(("stream", "tokenizer"), PAIRS)
 def test_every_stream_and_tokenizer(
-    topic: Topic, redis_config: RedisConfig, shared_dir: Path, stream: str, tokenizer: str
+    topic: Topic, one_redis_config: RedisConfig, shared_dir: Path, stream: str, tokenizer: str
 ) -> None:
     path = shared_dir / "tokenizers" / tokenizer
     rows = spread(read_stream(shared_dir / "data" / f"{stream}.jsonl.gz", 60_000), 37)[:1_500]
     topic.put(rows)
-    config = config_for(topic, redis_config, path)
+    config = config_for(topic, one_redis_config, path)
     catch_up(config)
     snapshot = latest(config)
     assert sum(snapshot.offsets.values()) == len(rows)
@@ -127,18 +127,18 @@ def rows(shared_dir: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_the_number_of_workers_does_not_matter(
-    topic: Topic, redis_config: RedisConfig, gpt2: Path, rows: list[dict[str, Any]], workers: int
+    topic: Topic, one_redis_config: RedisConfig, gpt2: Path, rows: list[dict[str, Any]], workers: int
 ) -> None:
     topic.put(rows)
-    config = config_for(topic, redis_config, gpt2)
+    config = config_for(topic, one_redis_config, gpt2)
     catch_up(*[config] * workers)
     assert_counts(latest(config), rows, gpt2)
 
 
 def test_restarts_and_late_records_do_not_matter(
-    topic: Topic, redis_config: RedisConfig, gpt2: Path, rows: list[dict[str, Any]]
+    topic: Topic, one_redis_config: RedisConfig, gpt2: Path, rows: list[dict[str, Any]]
 ) -> None:
-    config = config_for(topic, redis_config, gpt2)
+    config = config_for(topic, one_redis_config, gpt2)
     shuffled = random.Random(3).sample(rows, len(rows))
     for begin in range(0, len(rows), 1_500):
         topic.put(shuffled[begin : begin + 1_500], seed=begin)
@@ -147,11 +147,11 @@ def test_restarts_and_late_records_do_not_matter(
 
 
 def test_a_snapshot_in_mid_stream_counts_exactly_the_records_below_its_offsets(
-    topic: Topic, redis_config: RedisConfig, gpt2: Path, rows: list[dict[str, Any]]
+    topic: Topic, one_redis_config: RedisConfig, gpt2: Path, rows: list[dict[str, Any]]
 ) -> None:
     config = config_for(
         topic,
-        redis_config,
+        one_redis_config,
         gpt2,
         schedule={"commit_interval_seconds": 0.05, "publish_interval_seconds": 0.1},
         snapshots={"retain": 50, "lease_seconds": 2.0},
@@ -172,10 +172,10 @@ def test_a_snapshot_in_mid_stream_counts_exactly_the_records_below_its_offsets(
 
 
 def test_two_workers_that_both_believe_to_own_every_partition(
-    topic: Topic, redis_config: RedisConfig, gpt2: Path, rows: list[dict[str, Any]]
+    topic: Topic, one_redis_config: RedisConfig, gpt2: Path, rows: list[dict[str, Any]]
 ) -> None:
     """Two groups on one job: all commits collide, and still every record counts once."""
-    config = config_for(topic, redis_config, gpt2)
+    config = config_for(topic, one_redis_config, gpt2)
     kafka = config.kafka.model_copy(update={"group_id": f"{config.job}-other"})
     other = config.model_copy(update={"kafka": kafka})
     one, two = RunningDaemon(config), RunningDaemon(other)

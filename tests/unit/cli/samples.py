@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
+from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ from streamfreq.config.load import load_config
 from streamfreq.records import RecordBatch, TopicPartition
 from streamfreq.tokenization import load_tokenizer
 
+STREAMFREQ = [sys.executable, "-c", "from streamfreq.cli import main; main()"]
 HOUR_MS = 3_600_000
 OLD = ["the cat sat on the mat"] * 40 + ["the dog"] * 20
 NEW = ["the comet returns tonight"] * 10
@@ -64,12 +68,19 @@ def invoke(*arguments: object, env: dict[str, str] | None = None, stdin: bytes =
     return CliRunner().invoke(cli, [str(argument) for argument in arguments], input=stdin, env=env)
 
 
-def json_lines(result: Result) -> list[Any]:
+def run_process(*arguments: object, stdin: bytes = b"") -> CompletedProcess[str]:
+    """Run a command in a process of its own."""
+    words = [str(argument) for argument in arguments]
+    done = subprocess.run([*STREAMFREQ, *words], input=stdin, capture_output=True, check=False)
+    return CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def json_lines(result: Result | CompletedProcess[str]) -> list[Any]:
     """What a command with --json printed: every line of stdout is JSON."""
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def statuses(result: Result) -> dict[str, str]:
+def statuses(result: Result | CompletedProcess[str]) -> dict[str, str]:
     """What `check --json` found, by check."""
     return {line["check"]: line["status"] for line in json_lines(result)}
 

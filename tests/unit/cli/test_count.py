@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import zstandard
 
 from streamfreq.codec import decode_snapshot
 from streamfreq.records import TopicPartition
-from tests.unit.cli.samples import HOUR_MS, invoke, json_lines
+from tests.unit.cli.samples import HOUR_MS, invoke, json_lines, run_process
 
 TEXTS = ["the cat sat on the mat", "the dog", "", "a cat and a dog", "the end"] * 7
 WORDS = Counter(word for text in TEXTS for word in text.split())
@@ -101,19 +99,7 @@ def test_several_files_are_one_count(lines: Path, timed: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("files", [[], ["-"]])
 def test_stdin(files: list[str]) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from streamfreq.cli import main; main()",
-            "count",
-            *files,
-            "--json",
-        ],
-        input="\n".join(TEXTS).encode(),
-        capture_output=True,
-        check=True,
-    )
+    done = run_process("count", *files, "--json", stdin="\n".join(TEXTS).encode())
     top = json.loads(done.stdout)["top"]
     assert {row["token"]: row["horizons"][0]["count"] for row in top} == WORDS
 

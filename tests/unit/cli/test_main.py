@@ -16,9 +16,8 @@ import streamfreq.cli
 from streamfreq import errors
 from streamfreq.cli import COMMANDS, cli
 from streamfreq.cli.failures import blotted, forget_secrets, keep_secret
-from tests.unit.cli.samples import invoke
+from tests.unit.cli.samples import STREAMFREQ, invoke
 
-STREAMFREQ = [sys.executable, "-c", "from streamfreq.cli import main; main()"]
 HEAVY = (
     "torch", "numpy", "pydantic", "redis", "kafka", "tokenizers", "gigatoken", "rich",
     "phonenumbers", "stdnum", "jieba", "pyarrow", "prometheus_client", "apscheduler", "safetensors",

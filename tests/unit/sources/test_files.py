@@ -42,17 +42,17 @@ def test_read_batches_numbers_the_lines(tmp_path: Path) -> None:
 def test_the_pace_holds_over_all_files(tmp_path: Path) -> None:
     clock = ManualClock()
     source = source_of(
-        write_lines(tmp_path / "a", 500), write_lines(tmp_path / "b", 500), rate=100, clock=clock
+        write_lines(tmp_path / "a", 500), write_lines(tmp_path / "b", 500), rate=128, clock=clock
     )
     source.open(Recorder())
     reader = Reader(source)
     for tick in range(1, 11):
-        clock.advance(0.2)
+        clock.advance(0.25)
         reader.poll_times(4, timeout_ms=0)
-        assert sum(map(len, reader.batches)) == 20 * tick
+        assert sum(map(len, reader.batches)) == 32 * tick
     clock.advance(60)  # a suspended machine: no burst of a minute's records
     reader.poll_times(4, timeout_ms=0)
-    assert sum(map(len, reader.batches)) == 200 + 100
+    assert sum(map(len, reader.batches)) == 320 + 128
     source.close()
 
 

@@ -38,7 +38,7 @@ def test_the_place_for_dead_letters(tmp_path: Path) -> None:
     assert open_dead_letters(config("kafka")) is None
     assert isinstance(open_dead_letters(config("kafka", **both)), KafkaDeadLetters)
     assert isinstance(open_dead_letters(config("files", **both)), FileDeadLetters)
-    with pytest.raises(ConfigError, match="value.dead_letter_topic needs source.kind = kafka"):
+    with pytest.raises(ConfigError, match=r"value\.dead_letter_topic needs source\.kind = kafka"):
         open_dead_letters(config("files", dead_letter_topic="dead"))
 
 
