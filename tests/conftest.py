@@ -12,7 +12,7 @@ pytest_plugins = ["tests.services.redis_fixtures", "tests.services.kafka_fixture
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
-    """The folder with the real streams and tokenizers, or a skip that says where it is looked for."""
+    """The folder with real streams and tokenizers, or a skip that says where it is sought."""
     folder = Path(
         os.environ.get("STREAMFREQ_SHARED", Path(__file__).resolve().parents[2] / "shared")
     )

@@ -14,7 +14,8 @@ from streamfreq.config.sections import Config, Section
 HIDDEN = "********"
 
 _SECRET_NAME = re.compile(
-    r"passw|pwd|secret|(?<!tik)token(?!iz)|jaas|oauth|credential|api_?key|private_?key", re.IGNORECASE
+    r"passw|pwd|secret|(?<!tik)token(?!iz)|jaas|oauth|credential|api_?key|private_?key",
+    re.IGNORECASE,
 )
 _QUERY = re.compile(r"(?P<name>[?&][^=&]*)=[^&#]*")
 

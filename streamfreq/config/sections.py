@@ -158,7 +158,7 @@ class TextConfig(Section):
     lowercase: bool = False
     """Lower case."""
     mask: list[Mask] = []
-    """Personal data to replace by a placeholder: email, phone, url, ip, card, cn_id, iban; or all."""
+    """Personal data to replace: email, phone, url, ip, card, cn_id, iban; or all."""
     phone_regions: list[str] = ["US", "GB", "CN", "DE"]
     """Regions (ISO 3166) whose national phone numbers are recognised beside international ones."""
 
@@ -180,13 +180,13 @@ class TokenizerConfig(Section):
     """Which tokenizer, and which engine does its work."""
 
     path: str = "words"
-    """words, or a tokenizer.json, a folder, a hub name, a SentencePiece .model, a .tiktoken file."""
+    """words, or a tokenizer.json, folder, hub name, SentencePiece .model or .tiktoken file."""
     kind: Literal["auto", "huggingface", "sentencepiece", "tiktoken", "words"] = "auto"
     """auto: from the path."""
     engine: Literal["auto", "gigatoken", "reference"] = "auto"
     """auto: gigatoken where it gives the same ids, else the reference library of the format."""
     tiktoken_encoding: str = ""
-    """Split rule of a .tiktoken file whose name is no known encoding (cl100k_base, o200k_base, ...)."""
+    """Split rule (cl100k_base, o200k_base, ...) of a .tiktoken file whose name does not tell."""
     max_cache_mb: int = Field(default=256, ge=16)
     """The fast engine is rebuilt when its caches may have grown beyond this many MB."""
     threads: int = Field(default=0, ge=0)
@@ -259,7 +259,7 @@ class RedisConfig(Section):
     """The store of checkpoints and snapshots: any server that speaks the Redis protocol."""
 
     url: str = "redis://localhost:6379/0"
-    """redis://, rediss:// (TLS) or unix://; user and database number as usual; memory:// for tests."""
+    """redis://, rediss:// (TLS), unix://; user and database as usual; memory:// for tests."""
     password: SecretStr = SecretStr("")
     """Password; better by STREAMFREQ__REDIS__PASSWORD than in the URL."""
     username: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pydantic import SecretStr
 
@@ -75,8 +74,3 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
-
-
-def section_values(section: Section) -> dict[str, Any]:
-    """All of a section's fields as `plain_value` gives them."""
-    return {name: plain_value(section, name) for name in type(section).model_fields}

@@ -50,6 +50,11 @@ class Tokenization:
         self._tokenizer = tokenizer
         self._on_poison = on_poison
 
+    @property
+    def ids_per_token(self) -> int:
+        """How many ids stand for one token."""
+        return self._tokenizer.ids_per_token
+
     def run(self, batches: Sequence[RecordBatch]) -> list[TokenizedBatch]:
         """Tokenize batches of several partitions with one call of the engine."""
         prepared = [self._text.prepare(batch) for batch in batches]

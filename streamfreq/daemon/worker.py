@@ -146,7 +146,7 @@ class BatchCounter:
         self._metrics.batch_counted(
             topic,
             records=len(tokens),
-            tokens=len(tokens.ids_N),
+            tokens=len(tokens.ids_N) // self._tokenization.ids_per_token,
             bytes=sum(len(value) for value in result.batch.values if value is not None),
         )
         for kind, number in result.tallies.items():

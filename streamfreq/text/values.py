@@ -27,7 +27,7 @@ _ESCAPE = re.compile(
 )
 
 
-class Unusable(Exception):  # noqa: N818 - a label for the caller, not an error
+class Unusable(Exception):
     """A value gives no text; `kind` is one of the kinds of BadValue."""
 
     def __init__(self, kind: str) -> None:

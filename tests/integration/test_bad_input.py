@@ -171,9 +171,7 @@ def test_timestamps_missing_and_far_ahead(
     bench = Bench(kafka_broker, f"ahead-{uuid.uuid4().hex[:8]}", one_redis_config)
     now = time.time_ns() // 1_000_000
     year = 365 * 24 * HOUR_MS
-    bench.broker.create_topic(
-        bench.topic, configs={"message.timestamp.after.max.ms": 2 * year}
-    )
+    bench.broker.create_topic(bench.topic, configs={"message.timestamp.after.max.ms": 2 * year})
     bench.put(b"now", b"ahead", timestamps_ms=[now - HOUR_MS, now + year])
     bench.put(b'{"text": "x"}')
     config = bench.config()

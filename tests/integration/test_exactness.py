@@ -127,7 +127,11 @@ def rows(shared_dir: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_the_number_of_workers_does_not_matter(
-    topic: Topic, one_redis_config: RedisConfig, gpt2: Path, rows: list[dict[str, Any]], workers: int
+    topic: Topic,
+    one_redis_config: RedisConfig,
+    gpt2: Path,
+    rows: list[dict[str, Any]],
+    workers: int,
 ) -> None:
     topic.put(rows)
     config = config_for(topic, one_redis_config, gpt2)

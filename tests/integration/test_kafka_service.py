@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import psutil
@@ -18,57 +17,62 @@ from tests.services.kafka import REPOSITORY, KafkaBroker
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
-def traces() -> set[str]:
-    """Brokers that run, and folders of brokers."""
-    running = {
+def traces(folder: Path) -> list[str]:
+    """Folders of brokers in `folder`, and brokers that run there."""
+    running = [
         f"process {process.pid}"
         for process in psutil.process_iter(["cmdline"])
-        if "kafka.Kafka" in (process.info["cmdline"] or [])
-    }
-    return running | {path.name for path in Path(tempfile.gettempdir()).glob("streamfreq-kafka-*")}
+        if any(str(folder) in word for word in process.info["cmdline"] or [])
+    ]
+    return running + [path.name for path in folder.iterdir()]
 
 
-def start(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.services", *words]
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """`python -m tests.services WORDS`, with its temporary files in `folder`."""
     return subprocess.Popen(
-        command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-m", "tests.services", *words],
+        cwd=REPOSITORY,
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_in_the_foreground_until_a_signal(
-    kafka_broker: KafkaBroker, ending: signal.Signals
+    kafka_broker: KafkaBroker, tmp_path: Path, ending: signal.Signals
 ) -> None:
-    before = traces()
-    with start("kafka") as service:
+    with start(tmp_path, "kafka") as service:
         assert service.stdout is not None
         ready, address = service.stdout.readline().split()
         assert ready == "ready"
         admin = KafkaAdminClient(bootstrap_servers=address)
         assert admin.list_topics() == []
         admin.close()
-        assert len(traces() - before) == 2
+        assert len(traces(tmp_path)) == 2
         os.killpg(service.pid, ending)  # as a terminal does: to the whole foreground group
         assert service.wait(20) == 0
         assert service.stdout.read() == ""
-    assert traces() == before
+    assert traces(tmp_path) == []
 
 
-def test_it_runs_a_command_and_gives_back_its_exit_code(kafka_broker: KafkaBroker) -> None:
-    before = traces()
+def test_it_runs_a_command_and_gives_back_its_exit_code(
+    kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
     code = "import sys; print(sys.argv[1:]); sys.exit(7)"
-    with start("kafka", "--run", sys.executable, "-c", code, "one two") as service:
+    with start(tmp_path, "kafka", "--run", sys.executable, "-c", code, "one two") as service:
         assert service.stdout is not None
         said = service.stdout.read()
         assert service.wait(60) == 7
     assert said.startswith("['one two', '--kafka', '127.0.0.1:")
-    assert traces() == before
+    assert traces(tmp_path) == []
 
 
-def test_other_words_are_a_command_of_their_own() -> None:
-    with start(sys.executable, "-c", "print('hello')") as service:
+def test_other_words_are_a_command_of_their_own(tmp_path: Path) -> None:
+    with start(tmp_path, sys.executable, "-c", "print('hello')") as service:
         assert service.stdout is not None
         assert service.stdout.read() == "hello\n"
         assert service.wait(20) == 0
-    with start("kafka", "--stop") as service:
+    with start(tmp_path, "kafka", "--stop") as service:
         assert service.wait(20) == 2

@@ -22,17 +22,20 @@ def _end(signum: int, frame: FrameType | None) -> None:
 def _run_with_broker(command: list[str]) -> int:
     from tests.services.kafka import KafkaBroker
 
-    with KafkaBroker() as broker:
-        with subprocess.Popen([*command, "--kafka", broker.bootstrap]) as child:
-            # Ctrl-C reaches the child by itself; it ends in its own time, then the broker.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-            return child.wait()
+    with (
+        KafkaBroker() as broker,
+        subprocess.Popen([*command, "--kafka", broker.bootstrap]) as child,
+    ):
+        # Ctrl-C reaches the child by itself; it ends in its own time, then the broker.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+        return child.wait()
 
 
 def main(words: list[str]) -> int:
     """Run what the words say; the exit code."""
-    signal.signal(signal.SIGTERM, _end)
+    for ending in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore SIGINT
+        signal.signal(ending, _end)
     try:
         match words:
             case ["kafka"]:

@@ -81,11 +81,12 @@ def demo(text_file: Path | None, kafka: str | None, seconds: int, folder: Path) 
                 time.sleep(0.5 if sys.stdout.isatty() else 2.0)
         daemon.end()
         last = screen.last_snapshot(folder / "snapshot.safetensors")
-    click.echo(f"\nThe daemon committed, published version {last} and ended. Try next:\n")
+    _say_what_next(folder, config.file, stream, last)
+
+
+def _say_what_next(folder: Path, config: Path, stream: Path, last: int) -> None:
     program = "streamfreq" if shutil.which("streamfreq") else ".venv/bin/streamfreq"
-    tokenizer = f"--set tokenizer.path={config.tokenizer}"
-    click.echo(f"  {program} snapshot top {folder}/snapshot.safetensors --rising {tokenizer}")
-    click.echo(
-        f"  {program} count {stream} --text-field text --time-field ts --half-life 24h {tokenizer}"
-    )
+    click.echo(f"\nThe daemon committed, published version {last} and ended. Try next:\n")
+    click.echo(f"  {program} snapshot top {folder}/snapshot.safetensors --rising -c {config}")
+    click.echo(f"  {program} count {stream} -c {config} --half-life 24h --top 15")
     click.echo(f"  {program} init     # then: {program} check -c streamfreq.toml, on your Kafka")

@@ -58,7 +58,8 @@ class Screen:
         """Look at the daemon's metrics and the newest snapshot, and show them."""
         self._metrics = self._daemon.metrics()
         counted = self._metrics.get("streamfreq_records_total", 0.0)
-        self._samples = [*self._samples[-8:], (time.monotonic(), counted)]
+        if self._metrics:
+            self._samples = [*self._samples[-8:], (time.monotonic(), counted)]
         self._look_at_snapshot()
         if self._console.is_terminal:
             self._live.update(self._table(), refresh=True)
@@ -83,6 +84,8 @@ class Screen:
             self._rows = top_rows(snapshot, 0, RISING, self._tokenizer.token_text, rising=True)
 
     def _rate(self) -> float:
+        if not self._samples:
+            return 0.0
         (begun, first), (now, last) = self._samples[0], self._samples[-1]
         return (last - first) / (now - begun) if now > begun else 0.0
 
