@@ -41,4 +41,5 @@ def format_duration(seconds: float) -> str:
     for unit in ("w", "d", "h", "m"):
         if seconds >= _UNITS[unit] and seconds % _UNITS[unit] == 0:
             return f"{seconds / _UNITS[unit]:.0f}{unit}"
-    return f"{seconds:g}s"
+    short = f"{seconds:g}"
+    return f"{short if float(short) == seconds else repr(seconds)}s"
