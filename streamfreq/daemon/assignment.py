@@ -84,12 +84,6 @@ class Assignment:
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unloaded: set[TopicPartition] = set()
-        self._assigned_once = False
-
-    @property
-    def assigned_once(self) -> bool:
-        """Whether the group has ever given us an answer, an empty one too."""
-        return self._assigned_once
 
     @property
     def unloaded(self) -> frozenset[TopicPartition]:
@@ -108,7 +102,6 @@ class Assignment:
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, StartAt]:
         """Restore each partition from its checkpoint; without the store it waits, unread."""
-        self._assigned_once = True
         self._unloaded.update(partitions)
         if partitions:
             log.info("assigned %s", " ".join(map(str, sorted(partitions))))

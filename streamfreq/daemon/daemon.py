@@ -61,6 +61,7 @@ class Daemon:
         self._stopping = threading.Event()
         self._paused: set[TopicPartition] = set()
         self._failures = 0
+        self._joined = False
         self._measured: set[TopicPartition] = set()
         self._lag_due = 0.0
 
@@ -176,7 +177,7 @@ class Daemon:
             self._source_away(error)
             return False
         self._failures = 0
-        if parts.assignment.assigned_once:
+        if self._joined:
             parts.health.set("source", True)
         return bool(batches)
 
@@ -220,10 +221,13 @@ class Daemon:
     def _measure_lag(self) -> None:
         parts = self._parts
         now = parts.clock.monotonic()
-        if now < self._lag_due:
+        if self._joined and now < self._lag_due:
             return
         self._lag_due = now + LAG_INTERVAL_SECONDS
-        ends = parts.source.end_offsets() or {}
+        ends = parts.source.end_offsets()
+        if ends is None:
+            return
+        self._joined = True
         current = parts.assignment.current()
         for item in current:
             end = ends.get(item.partition)
@@ -241,7 +245,7 @@ class Daemon:
 
     def _caught_up(self) -> bool:
         parts = self._parts
-        if not parts.assignment.assigned_once or parts.assignment.unloaded or not parts.queue.idle:
+        if parts.assignment.unloaded or not parts.queue.idle:
             return False
         try:
             ends = parts.source.end_offsets()

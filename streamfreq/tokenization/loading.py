@@ -67,7 +67,9 @@ def _locate(config: TokenizerConfig) -> Path:
         raise ConfigError(f"tokenizer.path: {path} can't be opened ({error.strerror})") from error
     from streamfreq.tokenization.huggingface import HUB_NAME, fetch_from_hub
 
-    local = path.suffix in (".json", ".model", ".tiktoken", ".txt")
+    # models/typo is no hub name where there is a folder models; asking the hub takes long to fail.
+    beside = path.parent != Path() and path.parent.is_dir()
+    local = beside or path.suffix in (".json", ".model", ".tiktoken", ".txt")
     if not local and config.kind in ("auto", "huggingface") and HUB_NAME.fullmatch(config.path):
         return fetch_from_hub(config.path)
     raise ConfigError(

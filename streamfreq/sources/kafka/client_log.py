@@ -45,7 +45,8 @@ class _Forwarder(logging.Handler):
             return
         failure = next((arg for arg in _args(record) if isinstance(arg, Exception)), None)
         if failure is not None and _telling(failure) >= _telling(self.failure):
-            self.failure = failure
+            # Its traceback would keep the client's frames, and so a socket, alive.
+            self.failure = failure.with_traceback(None)
         of_network = record.name.startswith("kafka.net") or _telling(failure) > 0
         level = logging.DEBUG if of_network else logging.WARNING
         now = time.monotonic()
