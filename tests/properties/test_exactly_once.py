@@ -11,7 +11,7 @@ import math
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from streamfreq.checkpoints.memory import MemoryCheckpointStore
 from streamfreq.clock import ManualClock
@@ -89,6 +89,7 @@ class ExactlyOnce(RuleBasedStateMachine):
         self.clock = ManualClock(START_MS)
         self.log = MemoryLog()
         self.store = FlakyStore()
+        self.seen: dict[TopicPartition, tuple[int, int]] = {}
         self.records: list[tuple[list[int], int]] = []
         self.workers = [self.new_worker() for _ in range(WORKERS)]
         self.owner = dict.fromkeys(PARTITIONS, 0)
@@ -143,6 +144,18 @@ class ExactlyOnce(RuleBasedStateMachine):
         ours = [partition for partition, owner in self.owner.items() if owner == worker]
         self.workers[worker].source.assign(ours)
 
+    @invariant()
+    def what_is_committed_is_never_taken_back(self) -> None:
+        for partition in self.store.versions():
+            checkpoint = self.store.load(partition)
+            assert checkpoint is not None
+            version, next_offset = self.seen.get(partition, (0, 0))
+            assert checkpoint.version > version or (
+                (checkpoint.version, checkpoint.next_offset) == (version, next_offset)
+            )
+            assert checkpoint.next_offset >= next_offset
+            self.seen[partition] = (checkpoint.version, checkpoint.next_offset)
+
     def teardown(self) -> None:
         """Let the owners catch up, then compare with the plain recount."""
         self.store.fails = None
@@ -171,4 +184,4 @@ class ExactlyOnce(RuleBasedStateMachine):
 
 
 TestExactlyOnce = ExactlyOnce.TestCase
-TestExactlyOnce.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestExactlyOnce.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
