@@ -93,16 +93,10 @@ def _text(config: Config) -> Iterator[Result]:
 
 
 def _device(config: Config) -> Iterator[Result]:
-    from streamfreq.counting import pick_device
+    from streamfreq.counting import pick_device, probe_device
 
     device = pick_device(config.counting.device)
-    import torch
-
-    try:
-        torch.zeros(1, dtype=torch.float64, device=device)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"counting.device {device} can't hold counts: {reason}") from None
+    probe_device(device)
     yield Result("device", "ok", device)
 
 

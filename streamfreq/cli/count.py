@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from streamfreq.cli.options import ConfigArguments, config_options, json_option
+from streamfreq.clock import SystemClock
 
 _NO_CLEANING = {
     "text.normalize": "none",
@@ -32,13 +33,12 @@ def _half_lives(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
 
 def _as_of(_: click.Context, __: click.Parameter, value: str) -> int | None:
     """ms since the epoch; None for the latest event time."""
-    import time
     from datetime import UTC, datetime
 
     if value == "latest":
         return None
     if value == "now":
-        return time.time_ns() // 1_000_000
+        return SystemClock().now_ms()
     if value.isdecimal():
         return int(value)
     try:

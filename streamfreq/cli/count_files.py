@@ -19,13 +19,14 @@ from streamfreq.cli.views import one_id_per_name, order, rate_per_second
 from streamfreq.clock import SystemClock
 from streamfreq.config import format_duration
 from streamfreq.errors import UsageError
+from streamfreq.sources import value_columns
 from streamfreq.sources.files import read_batches
 from streamfreq.sources.readers import STDIN, check_readable
 from streamfreq.weighting import validate
 
 if TYPE_CHECKING:
     from streamfreq.codec import Snapshot
-    from streamfreq.config import Config, ValueConfig
+    from streamfreq.config import Config
     from streamfreq.tokenization.base import Tokenizer
 
 _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
@@ -63,7 +64,7 @@ def count_files(config: Config, request: CountRequest) -> None:
     with progress(request.files) as advance:
         for path in request.files:
             value_format = format_of(path, config, request)
-            columns = _columns(config.value) if value_format == "json" else ()
+            columns = value_columns(config.value) if value_format == "json" else ()
             for batch in read_batches(str(path), advance, columns):
                 recount.add(batch, value_format)
     seconds = time.monotonic() - started
@@ -108,12 +109,6 @@ def format_of(path: Path, config: Config, request: CountRequest) -> str:
     for suffix in _COMPRESSED_SUFFIXES:
         name = name.removesuffix(suffix)
     return "json" if request.fields_given or name.endswith(_JSON_SUFFIXES) else "text"
-
-
-def _columns(value: ValueConfig) -> tuple[str, ...]:
-    """The columns of a .parquet file that hold the text and the time."""
-    fields = (value.text_field, value.time_field)
-    return tuple(dict.fromkeys(field.partition(".")[0] for field in fields if field))
 
 
 def _require_files(files: tuple[Path, ...], out: Path | None) -> None:

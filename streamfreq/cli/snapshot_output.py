@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -33,6 +32,7 @@ from streamfreq.cli.views import (
     top_rows,
     weight_summary,
 )
+from streamfreq.clock import SystemClock
 from streamfreq.codec import Snapshot
 from streamfreq.codec.snapshot import snapshot_metadata
 from streamfreq.config import format_duration
@@ -52,7 +52,7 @@ def print_list(stored: Stored, *, as_json: bool) -> None:
     if not infos:
         note(stored.missing(None))
         return
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = SystemClock().now_ms()
     columns = [
         Column("version"),
         Column("created", numeric=False),
@@ -88,7 +88,7 @@ def print_show(snapshot: Snapshot, *, as_json: bool) -> None:
         metadata.pop("labels")
         print_json({**metadata, "horizons": horizons, "weights": weights})
         return
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = SystemClock().now_ms()
     click.echo(
         fields(
             {

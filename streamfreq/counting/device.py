@@ -26,3 +26,14 @@ def pick_device(name: str) -> str:
         there = f"only cuda:0 to cuda:{devices - 1} are" if devices else "no CUDA device is"
         raise ConfigError(f'counting.device = "{name}": {there} usable here; use auto or cpu')
     return name
+
+
+def probe_device(device: str) -> None:
+    """Put one count on a device that `pick_device` gave; raises ConfigError when it refuses."""
+    import torch
+
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"counting.device {device} can't hold counts: {reason}") from None

@@ -6,7 +6,7 @@ Importing this is cheap; each adapter's library is loaded when it is opened.
 from __future__ import annotations
 
 from streamfreq.clock import Clock
-from streamfreq.config import Config
+from streamfreq.config import Config, ValueConfig
 from streamfreq.errors import ConfigError
 from streamfreq.sources.base import AssignmentListener, DeadLetter, DeadLetters, Source, StartAt
 
@@ -18,6 +18,7 @@ __all__ = [
     "StartAt",
     "open_dead_letters",
     "open_source",
+    "value_columns",
 ]
 
 
@@ -26,7 +27,8 @@ def open_source(config: Config, clock: Clock) -> Source:
     if config.source.kind == "files":
         from streamfreq.sources.files import FilesSource
 
-        return FilesSource(config.files, clock, _columns(config))
+        columns = value_columns(config.value) if config.value.format == "json" else ()
+        return FilesSource(config.files, clock, columns)
     from streamfreq.sources.kafka import KafkaSource
 
     return KafkaSource(config.kafka, config.group_id, clock)
@@ -54,9 +56,7 @@ def open_dead_letters(config: Config) -> DeadLetters | None:
     return None
 
 
-def _columns(config: Config) -> tuple[str, ...]:
-    """The columns of a .parquet file that the fields of a record need."""
-    if config.value.format != "json":
-        return ()
-    fields = (config.value.text_field, config.value.time_field)
-    return tuple(dict.fromkeys(field.split(".")[0] for field in fields if field))
+def value_columns(value: ValueConfig) -> tuple[str, ...]:
+    """The columns of a .parquet file that hold the text and the time."""
+    fields = (value.text_field, value.time_field)
+    return tuple(dict.fromkeys(field.partition(".")[0] for field in fields if field))

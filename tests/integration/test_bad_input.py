@@ -21,6 +21,7 @@ from streamfreq.snapshots import open_snapshots
 from streamfreq.tokenization import load_tokenizer
 from tests.integration.harness import RunningDaemon, catch_up, daemon_config, latest
 from tests.services.kafka import KafkaBroker
+from tests.services.kafka_fixtures import leaves_sockets
 from tests.services.redis import RedisServer
 
 pytestmark = [pytest.mark.broker, pytest.mark.redis_server]
@@ -251,6 +252,7 @@ def test_the_store_goes_away_and_comes_back_and_nothing_is_lost(
         assert snapshot.version > version
 
 
+@leaves_sockets
 def test_the_broker_goes_away_and_comes_back_and_nothing_is_lost(
     new_topic: Callable[..., str], one_redis_config: RedisConfig
 ) -> None:
