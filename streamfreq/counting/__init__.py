@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamfreq.counting.decay import MAX_TIME_MS, half_life_ns
-from streamfreq.counting.device import pick_device, probe_device
+from streamfreq.counting.device import device_memory_bytes, pick_device, probe_device
 from streamfreq.counting.event_times import EventTimes, ResolvedTimes
 from streamfreq.counting.states import DecayedCounts, decay_to, merge
 
@@ -22,6 +22,7 @@ __all__ = [
     "EventTimes",
     "ResolvedTimes",
     "decay_to",
+    "device_memory_bytes",
     "half_life_ns",
     "merge",
     "pick_device",

@@ -37,3 +37,12 @@ def probe_device(device: str) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"counting.device {device} can't hold counts: {reason}") from None
+
+
+def device_memory_bytes(device: str) -> int:
+    """Memory that this process's tensors hold on a CUDA device; 0 on the CPU."""
+    if device == "cpu":
+        return 0
+    import torch
+
+    return torch.cuda.memory_allocated(device)

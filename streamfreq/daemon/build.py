@@ -9,7 +9,7 @@ import uuid
 from streamfreq.checkpoints import open_checkpoints
 from streamfreq.clock import Clock, SystemClock
 from streamfreq.config import Config
-from streamfreq.counting import EventTimes, pick_device
+from streamfreq.counting import EventTimes, device_memory_bytes, pick_device
 from streamfreq.daemon.assignment import Assignment, CountersSpec
 from streamfreq.daemon.committer import Committer
 from streamfreq.daemon.daemon import Daemon, Parts
@@ -71,6 +71,7 @@ def build_daemon(
     tokenizer = load_tokenizer(config.tokenizer)
     spec = counters_spec(config, tokenizer)
     metrics = Metrics(config.job, clock)
+    metrics.watch_device_memory(lambda: device_memory_bytes(spec.device))
     health = Health(clock=clock)
     checkpoints = open_checkpoints(config.redis, config.job)
     dead_letters = open_dead_letters(config)

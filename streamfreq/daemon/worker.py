@@ -21,6 +21,9 @@ log = logging.getLogger("streamfreq.daemon")
 BEAT_SECONDS = 1.0
 """How long the counting thread may be without work before it says that it is alive."""
 
+RECORD_BYTES = 64
+"""What a queued record takes beside its value, so that empty ones fill the queue too."""
+
 Work = tuple[Partition, RecordBatch]
 
 
@@ -57,7 +60,9 @@ class WorkQueue:
 
     def put(self, work: Work) -> None:
         """Add a batch; never waits."""
-        size = sum(len(value) for value in work[1].values if value is not None)
+        batch = work[1]
+        size = sum(len(value) for value in batch.values if value is not None)
+        size += RECORD_BYTES * len(batch)
         with self._changed:
             self._items.append((work, size))
             self._bytes += size

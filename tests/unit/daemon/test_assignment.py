@@ -1,0 +1,131 @@
+"""Laws of assignment: restore, wait for the store, commit on revoke, never on loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from streamfreq.checkpoints.memory import MemoryCheckpointStore
+from streamfreq.codec import Checkpoint
+from streamfreq.daemon.assignment import Assignment, CountersSpec
+from streamfreq.errors import CheckpointRefused, ServiceUnavailable
+from streamfreq.partition import Partition
+from streamfreq.records import TokenBatch, TopicPartition
+from streamfreq.sources.base import StartAt
+
+A, B = TopicPartition("news", 0), TopicPartition("news", 1)
+SPEC = CountersSpec((60.0, math.inf), 4, True, "cpu", 1, "f00d")
+EARLIEST = StartAt(policy="earliest")
+
+
+class AwayStore(MemoryCheckpointStore):
+    """Can be switched off."""
+
+    away = False
+
+    def load(self, partition: TopicPartition, newer_than: int = 0) -> Checkpoint | None:
+        if self.away:
+            raise ServiceUnavailable("away")
+        return super().load(partition, newer_than)
+
+
+class Bench:
+    def __init__(self, spec: CountersSpec = SPEC, store: AwayStore | None = None) -> None:
+        self.store = store or AwayStore("job")
+        self.committed: list[TopicPartition] = []
+        self.assignment = Assignment(spec, self.store, lambda: EARLIEST, self.commit)
+
+    def commit(self, partitions: Sequence[Partition]) -> None:
+        for item in partitions:
+            item.commit(self.store, 1, {})
+            self.committed.append(item.partition)
+
+    def count(self, partition: TopicPartition, token_id: int, offset: int) -> None:
+        item = self.assignment.get(partition)
+        assert item is not None
+        tokens = TokenBatch(np.array([token_id], np.int32), np.array([1], np.int64))
+        item.count(tokens, np.array([1_000], np.int64), offset, offset + 1)
+
+
+def test_without_a_checkpoint_it_begins_at_the_policy_and_with_one_at_its_offset() -> None:
+    bench = Bench()
+    assert bench.assignment.on_assigned([A, B]) == {A: EARLIEST, B: EARLIEST}
+    bench.count(A, 1, 0)
+    bench.assignment.on_revoked([A])
+    assert bench.committed == [A]
+    assert bench.assignment.get(A) is None
+    assert bench.assignment.on_assigned([A]) == {A: StartAt(offset=1)}
+
+
+def test_while_the_store_is_away_partitions_wait_and_then_load() -> None:
+    bench = Bench()
+    bench.store.away = True
+    assert bench.assignment.on_assigned([A, B]) == {}
+    assert bench.assignment.unloaded == {A, B}
+    assert bench.assignment.get(A) is None
+    assert bench.assignment.load_pending() == {}
+    bench.store.away = False
+    assert bench.assignment.load_pending() == {A: EARLIEST, B: EARLIEST}
+    assert not bench.assignment.unloaded
+
+
+def test_what_waits_and_is_revoked_is_forgotten() -> None:
+    bench = Bench()
+    bench.store.away = True
+    bench.assignment.on_assigned([A, B])
+    bench.assignment.on_revoked([A])
+    bench.store.away = False
+    assert bench.assignment.load_pending() == {B: EARLIEST}
+
+
+def test_what_is_lost_is_not_committed_and_counts_no_more() -> None:
+    bench = Bench()
+    bench.assignment.on_assigned([A])
+    item = bench.assignment.get(A)
+    assert item is not None
+    bench.count(A, 1, 0)
+    bench.assignment.on_lost([A])
+    assert bench.committed == []
+    assert item.closed
+    assert bench.store.load(A) is None
+
+
+def test_a_conflict_is_reloaded_from_the_checkpoint() -> None:
+    bench = Bench()
+    bench.assignment.on_assigned([A])
+    other = Bench(store=bench.store)
+    other.assignment.on_assigned([A])
+    other.count(A, 2, 0)
+    other.assignment.on_revoked([A])
+    bench.count(A, 1, 0)
+    item = bench.assignment.get(A)
+    assert item is not None
+    item.close()
+    assert bench.assignment.collect_conflicts() == [A]
+    assert bench.assignment.load_pending() == {A: StartAt(offset=1)}
+    assert bench.assignment.collect_conflicts() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"fingerprint": "beef"}, "tokenizer f00d"),
+        ({"half_lives_seconds": (60.0,)}, "half-lives"),
+        ({"documents": False}, "counting.documents"),
+    ],
+)
+def test_a_checkpoint_made_differently_is_refused_with_the_way_out(
+    changed: dict[str, object], named: str
+) -> None:
+    bench = Bench()
+    bench.assignment.on_assigned([A])
+    bench.count(A, 1, 0)
+    bench.assignment.on_revoked([A])
+    other = Bench(replace(SPEC, **changed), bench.store)  # type: ignore[arg-type]
+    with pytest.raises(CheckpointRefused, match=f"{named}.*another `job` name") as refused:
+        other.assignment.on_assigned([A])
+    assert "\n" not in str(refused.value)
