@@ -119,7 +119,7 @@ class Assignment:
             if checkpoint is None:
                 counters = self._spec.fresh()
                 starts[partition] = self._start()
-                log.info("%s has no checkpoint: begins at %s", partition, starts[partition])
+                log.info("%s has no checkpoint: begins at: %s", partition, starts[partition])
             else:
                 counters = self._spec.restore(checkpoint)
                 starts[partition] = StartAt(offset=checkpoint.next_offset)

@@ -48,6 +48,7 @@ class Committer:
         """
         changed = [item for item in partitions if item.dirty]
         if not changed:
+            self._health.set("commits", True)
             return True
         labels = self._tokenizer.labels()
         try:

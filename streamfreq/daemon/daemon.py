@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from streamfreq.clock import Clock
 from streamfreq.config import ScheduleConfig
 from streamfreq.daemon.assignment import Assignment
+from streamfreq.daemon.backoff import Backoff
 from streamfreq.daemon.committer import Committer
 from streamfreq.daemon.worker import CountingThread, WorkQueue
 from streamfreq.errors import ServiceUnavailable, StreamfreqError
@@ -29,7 +29,6 @@ log = logging.getLogger("streamfreq.daemon")
 
 POLL_TIMEOUT_MS = 200
 LAG_INTERVAL_SECONDS = 5.0
-MAX_BACKOFF_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,11 @@ class Daemon:
         self._config = config
         self._schedule = Schedule()
         self._stopping = threading.Event()
+        self._watchdog: threading.Timer | None = None
         self._paused: set[TopicPartition] = set()
-        self._failures = 0
+        self._source_backoff = Backoff()
+        self._load_backoff = Backoff()
+        self._load_due = 0.0
         self._joined = False
         self._measured: set[TopicPartition] = set()
         self._lag_due = 0.0
@@ -76,8 +78,19 @@ class Daemon:
         return self._parts.health
 
     def stop(self) -> None:
-        """End in order: commit, leave the group. A signal handler may call it."""
+        """End in order: commit, leave the group. A signal handler may call it.
+
+        From now on `shutdown_timeout_seconds` runs, whatever the daemon is waiting for.
+        """
         self._stopping.set()
+        self._watch_the_end()
+
+    def _watch_the_end(self) -> None:
+        if self._watchdog is None:
+            timeout = self._config.shutdown_timeout_seconds
+            self._watchdog = threading.Timer(timeout, _give_up, [timeout])
+            self._watchdog.daemon = True
+            self._watchdog.start()
 
     def run(self, *, until_caught_up: bool = False) -> None:
         """Poll until stopped; then finish, commit, and leave the group.
@@ -176,19 +189,16 @@ class Daemon:
         except ServiceUnavailable as error:
             self._source_away(error)
             return False
-        self._failures = 0
+        self._source_backoff.reset()
         if self._joined:
             parts.health.set("source", True)
         return bool(batches)
 
     def _source_away(self, error: ServiceUnavailable) -> None:
-        """Wait with jittered back-off, so that many workers do not come back in step."""
         parts = self._parts
         parts.metrics.service_failed("source")
         parts.health.set("source", False, str(error))
-        self._failures += 1
-        longest = min(MAX_BACKOFF_SECONDS, 0.25 * 2 ** min(self._failures, 10))
-        delay = longest * random.uniform(0.5, 1.0)
+        delay = self._source_backoff.next_seconds()
         log.warning("%s (next try in %.1f s)", error, delay)
         self._stopping.wait(delay)
 
@@ -198,11 +208,15 @@ class Daemon:
         conflicts = parts.assignment.collect_conflicts()
         if conflicts:
             parts.source.pause(conflicts)
-        if parts.assignment.unloaded:
+        if parts.assignment.unloaded and parts.clock.monotonic() >= self._load_due:
             for partition, start in parts.assignment.load_pending().items():
                 parts.source.seek(partition, start)
                 parts.source.resume([partition])
                 self._paused.discard(partition)
+            if parts.assignment.unloaded:
+                self._load_due = parts.clock.monotonic() + self._load_backoff.next_seconds()
+            else:
+                self._load_backoff.reset()
         waiting = parts.assignment.unloaded
         parts.health.set(
             "checkpoints", not waiting, f"{len(waiting)} partitions wait for their checkpoint"
@@ -268,12 +282,10 @@ class Daemon:
         """
         parts = self._parts
         timeout = self._config.shutdown_timeout_seconds
-        watchdog = threading.Timer(timeout, _give_up, [timeout])
-        watchdog.daemon = True
-        watchdog.start()
+        self._watch_the_end()
         parts.health.set("source", False, "shutting down")
-        self._schedule.stop(timeout)  # 1
-        parts.counting.stop(timeout)
+        self._schedule.stop(timeout / 4)  # 1
+        parts.counting.stop(timeout / 4)
         self.commit()  # 2
         if publish:
             self._wait_for_lease()  # 3
@@ -288,7 +300,8 @@ class Daemon:
         except ServiceUnavailable as error:
             log.warning("the group notices by itself that this worker is gone: %s", error)
         parts.on_closed()
-        watchdog.cancel()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
         log.info("ended")
 
     def _wait_for_lease(self) -> None:

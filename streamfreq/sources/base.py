@@ -21,6 +21,11 @@ class StartAt:
     time_ms: int | None = None
     policy: str | None = None
 
+    def __str__(self) -> str:
+        if self.offset is not None:
+            return f"offset {self.offset}"
+        return f"time {self.time_ms} ms" if self.time_ms is not None else str(self.policy)
+
 
 class AssignmentListener(Protocol):
     """Told inside `poll` which partitions are ours. Each call is bounded in time."""
