@@ -21,7 +21,7 @@ class Backoff:
     def next_seconds(self) -> float:
         """After one more failure: between half of the present longest wait and all of it."""
         self._failures += 1
-        return min(MAX_SECONDS, 0.25 * 2 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)
+        return min(MAX_SECONDS, 0.25 * 2.0 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)
 
     def reset(self) -> None:
         """The service answered."""
