@@ -23,7 +23,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps -e .
 	@touch $(STAMP)
 
-demo: $(STAMP) ## the daemon on real text, live, in 90 seconds (KAFKA=1: through a real broker; TEXT=path: your own file)
+demo: $(STAMP) ## the daemon on real text, live, a minute (KAFKA=1: a real broker; TEXT=path: your file)
 	@$(BIN)/python -m tests.services $(if $(KAFKA),kafka --run) $(BIN)/streamfreq demo $(if $(TEXT),--text '$(TEXT)')
 
 test: $(STAMP) ## all tests, with a real Kafka broker and real Redis servers

@@ -158,6 +158,10 @@ def _report(
         f"({number(round(tokens / max(seconds, 1e-9)))} tokens/s), "
         f"tokenizer {tokenizer.name} by {tokenizer.engine}, as of {moment(snapshot.as_of_ms)}"
     )
+    if recount.looks_like_json:
+        note("the lines look like JSON and were counted as text; name --text-field or --format")
+    if not records and "no_text_field" in bad:
+        note("no record has the text field: is --text-field right?")
     if bad:
         note("records: " + ", ".join(f"{number(many)} {kind}" for kind, many in bad.items()))
 

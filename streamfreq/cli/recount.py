@@ -5,6 +5,7 @@ Shape legend: R records, H horizons, V vocabulary.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -56,6 +57,7 @@ class Recount:
         )
         self.tallies: Counter[str] = Counter()
         self.records = 0
+        self.looks_like_json = False
         self.tokens = 0
 
     def add(self, batch: RecordBatch, value_format: str) -> None:
@@ -63,6 +65,8 @@ class Recount:
 
         Raises BadRecord for a bad record whose policy is `stop`.
         """
+        if self.records == 0 and value_format == "text":
+            self.looks_like_json = _is_json_object(batch)
         (result,) = self._pipeline(value_format).run([batch])
         self.tallies.update(result.tallies)
         _refuse_to_go_on(batch, result)
@@ -120,6 +124,15 @@ def bad_records(tallies: Mapping[str, int], kinds: Iterable[str] = ()) -> dict[s
     left_out = frozenset(kinds)
     items = [(kind, count) for kind, count in tallies.items() if count and kind not in left_out]
     return dict(sorted(items, key=lambda item: (-item[1], item[0])))
+
+
+def _is_json_object(batch: RecordBatch) -> bool:
+    """Whether the first line is one: then somebody most likely forgot to name the field."""
+    first = next((value for value in batch.values if value), b"")
+    try:
+        return isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _inputs(counts: DecayedCounts) -> WeightInputs:

@@ -51,7 +51,7 @@ def run(arguments: ConfigArguments, until_caught_up: bool) -> None:
 
 def _end_on_signals(daemon: Daemon) -> None:
     """First signal: in order. Second: at once, without a commit; what is lost is read again."""
-    signals = (signal.SIGTERM, signal.SIGINT)
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
     def first(number: int, frame: FrameType | None) -> None:
         for item in signals:

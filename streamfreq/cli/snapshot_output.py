@@ -146,12 +146,18 @@ def print_top(
             line += [f"x{number(row.ratio)}", rank_change(row.before, row.rank)]
         line += [f"{weight:.3f}" for weight in row.weights.values()]
         cells.append(line)
+    if rising and not rows:
+        note(
+            f"nothing rises: {half_life} and {longest} hold the same shares "
+            "(all horizons begin alike; give it time)"
+        )
     what = "rising" if rising else "heaviest"
     click.echo(
         f"version {snapshot.version} of job {snapshot.job}, as of {moment(snapshot.as_of_ms)}: "
         f"{what} tokens, half-life {half_life}"
     )
-    click.echo(table(columns, cells))
+    if cells:
+        click.echo(table(columns, cells))
 
 
 def print_diff(

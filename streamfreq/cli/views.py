@@ -21,6 +21,9 @@ from streamfreq.weighting.horizons import horizon_row
 TokenText = Callable[[int], str | None]
 """The text of an id; None when nobody here knows it."""
 
+NOISE = 1e-3
+"""A ratio nearer to 1 than this is no change: half-lives that hold the same records differ less."""
+
 SHRINKAGE_TOKENS = 5.0
 """Pseudo-count that both sides of a rising ratio get, so that rare tokens do not jump."""
 
@@ -139,7 +142,8 @@ def top_rows(
             "--rising compares a shorter horizon with the longest: this snapshot or --horizon "
             "leaves none"
         )
-    ids = order(ratio_V if rising else counts_V, counts_V > 0, top)
+    present_V = (counts_V > 0) & ((ratio_V > 1 + NOISE) | (not rising))
+    ids = order(ratio_V if rising else counts_V, present_V, top)
     here = ranks(counts_V, ids)
     before = ranks(snapshot.counts_HV[longest], ids)
     total = float(snapshot.tokens_H[horizon])
@@ -201,8 +205,8 @@ def changes(
             )
         ]
 
-    risen = order(ratio_V, present_V & (ratio_V > 1), top)
-    fallen = order(-ratio_V, present_V & (ratio_V < 1), top)
+    risen = order(ratio_V, present_V & (ratio_V > 1 + NOISE), top)
+    fallen = order(-ratio_V, present_V & (ratio_V < 1 - NOISE), top)
     return described(risen), described(fallen)
 
 

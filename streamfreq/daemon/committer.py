@@ -59,7 +59,7 @@ class Committer:
         except ServiceUnavailable as error:
             self._metrics.service_failed("store")
             self._health.set("commits", False, str(error))
-            log.warning("not committed, will be tried again: %s", error)
+            log.warning("not committed, nothing is lost, the next commit writes it: %s", error)
             return False
         self._health.set("commits", True)
         return True

@@ -28,7 +28,10 @@ from streamfreq.telemetry import Health, Metrics
 log = logging.getLogger("streamfreq.daemon")
 
 POLL_TIMEOUT_MS = 200
-LAG_INTERVAL_SECONDS = 5.0
+LAG_INTERVAL_SECONDS = 2.0
+PROGRESS_INTERVAL_SECONDS = 60.0
+STORE_PATIENCE_SECONDS = 3.0
+"""A store that takes longer to answer is not ready, though the call may still succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,9 @@ class Daemon:
         self._load_backoff = Backoff()
         self._load_due = 0.0
         self._joined = False
+        self._store_asked: float | None = None
+        self._published_once = False
+        self._progress_due = 0.0
         self._measured: set[TopicPartition] = set()
         self._lag_due = 0.0
 
@@ -117,8 +123,15 @@ class Daemon:
             raise parts.counting.error
 
     def commit(self) -> None:
-        """Commit every changed partition; the schedule calls it."""
-        self._parts.committer.commit(self._parts.assignment.current())
+        """Commit every changed partition; the schedule calls it.
+
+        The first commit is published at once, so that nobody waits a whole interval to see it.
+        """
+        changed = any(item.dirty for item in self._parts.assignment.current())
+        safe = self._parts.committer.commit(self._parts.assignment.current())
+        if changed and safe and not self._published_once and not self._stopping.is_set():
+            self._published_once = True
+            self._schedule.run_now("publish")
 
     def publish(self) -> None:
         """Publish a snapshot if this daemon is the publisher; the schedule calls it."""
@@ -152,13 +165,16 @@ class Daemon:
 
     def _keep_lease(self) -> None:
         """Also how an idle daemon notices that the store is away, or back."""
-        health = self._parts.health
+        parts = self._parts
+        self._store_asked = parts.clock.monotonic()
         try:
-            self._parts.publisher.keep_lease()
+            parts.publisher.keep_lease()
         except ServiceUnavailable as error:
-            health.set("store", False, str(error))
+            parts.health.set("store", False, str(error))
             return
-        health.set("store", True)
+        finally:
+            self._store_asked = None
+        parts.health.set("store", True)
 
     def _open(self) -> None:
         parts = self._parts
@@ -168,6 +184,7 @@ class Daemon:
             parts.health.beat("poll")
             try:
                 parts.source.open(parts.assignment)
+                log.info("waiting for partitions (a member that vanished has to time out first)")
                 return
             except ServiceUnavailable as error:
                 self._source_away(error)
@@ -176,6 +193,9 @@ class Daemon:
         """One poll and what goes with it; whether any batch arrived."""
         parts = self._parts
         parts.health.beat("poll")
+        asked = self._store_asked
+        if asked is not None and parts.clock.monotonic() - asked > STORE_PATIENCE_SECONDS:
+            parts.health.set("store", False, "does not answer")
         try:
             self._load_pending()
             self._back_pressure()
@@ -243,19 +263,28 @@ class Daemon:
             return
         self._joined = True
         current = parts.assignment.current()
+        total = 0
         for item in current:
             end = ends.get(item.partition)
             if end is not None:
-                parts.metrics.set_lag(item.partition, max(0, end - (item.next_offset or 0)))
+                lag = max(0, end - (item.next_offset or 0))
+                parts.metrics.set_lag(item.partition, lag)
+                total += lag
         ours = {item.partition for item in current}
         for gone in self._measured - ours:
             parts.metrics.drop_partition(gone)
         self._measured = ours
         parts.metrics.set_partitions(len(ours))
+        self._log_progress(now, len(ours), total)
         parts.metrics.set_ready(parts.health.report().ready)
         watermark_ms = max((item.watermark_ms for item in current), default=NO_TIMESTAMP)
         if watermark_ms != NO_TIMESTAMP:
             parts.metrics.watermark(watermark_ms)
+
+    def _log_progress(self, now: float, partitions: int, lag: int) -> None:
+        if now >= self._progress_due:
+            self._progress_due = now + PROGRESS_INTERVAL_SECONDS
+            log.info("%d partitions, lag %d records", partitions, lag)
 
     def _caught_up(self) -> bool:
         parts = self._parts

@@ -58,10 +58,11 @@ def demo(text_file: Path | None, kafka: str | None, seconds: int, folder: Path) 
     write_lines(records, stream)
     size = sum(map(len, texts))
     click.echo(
-        f"{len(texts):,} paragraphs, {size / 1e6:.1f} MB of "
-        f"{text_file or 'documentation from the installed Python packages'}. The text has no "
-        f"dates, so the replay\ngives it event times: {DAYS} days in about {seconds} s, "
-        f"{DAYS * 86400 / seconds:,.0f} times real speed."
+        f"{len(texts):,} records, {size / 1e6:.2f} MB of "
+        f"{text_file or 'documentation from the installed Python packages'}.\n"
+        f"The replay gives them event times (the text has no dates):\n"
+        f"{DAYS} days in about {seconds} s, {DAYS * 86400 / seconds:,.0f} times real speed. "
+        "Starting the daemon ..."
     )
     rate = len(records) / seconds
     with ExitStack() as stack:

@@ -79,7 +79,7 @@ def demo_config(
             f"[files]\npaths = [{json.dumps(str(stream))}]\nrecords_per_second = {rate:.1f}\n"
         )
     config.file.write_text(
-        f"""# Written by `streamfreq demo`.
+        f"""# Written by `streamfreq demo`; its store and broker have ended with it.
 job = "demo"
 
 {source}

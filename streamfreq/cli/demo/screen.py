@@ -67,7 +67,8 @@ class Screen:
             click.echo(self._line())
 
     def last_snapshot(self, path: Path) -> int:
-        """Keep the newest snapshot as a file; its version."""
+        """Keep what the daemon published last, at its end, as a file; its version."""
+        self._look_at_snapshot()
         snapshot = self._snapshot
         if snapshot is None:
             return 0
@@ -81,10 +82,12 @@ class Screen:
         snapshot = self._store.load(version) if version else None
         if snapshot is not None:
             self._snapshot = snapshot
-            self._rows = top_rows(snapshot, 0, RISING, self._tokenizer.token_text, rising=True)
+            text = self._tokenizer.token_text
+            rows = top_rows(snapshot, 0, 20 * RISING, text, rising=True)
+            self._rows = [row for row in rows if _is_word(row.token or "")][:RISING]
 
     def _rate(self) -> float:
-        if not self._samples:
+        if len(self._samples) < 2:
             return 0.0
         (begun, first), (now, last) = self._samples[0], self._samples[-1]
         return (last - first) / (now - begun) if now > begun else 0.0
@@ -111,6 +114,8 @@ class Screen:
         facts = Table.grid(padding=(0, 2))
         for name, value in self._facts():
             facts.add_row(Text(name, style="dim"), Text(value))
+        if self._snapshot is None:
+            return Group(facts)
         rising = Table(title="Rising now: half-life 6 h against all", title_justify="left")
         for head in ("token", "count (6 h)", "times expected", "weight"):
             rising.add_column(head, justify="left" if head == "token" else "right")
@@ -122,3 +127,9 @@ class Screen:
                 f"{row.weights.get('default', 1.0):.2f}",
             )
         return Group(facts, rising)
+
+
+def _is_word(token: str) -> bool:
+    """Pieces from inside of words are true to the tokenizer but tell a person little."""
+    word = token.strip()
+    return len(word) > 3 and word.isalpha() and (token[0] == " " or word == token.capitalize())

@@ -13,6 +13,8 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from streamfreq.errors import UsageError
+
 PACKAGES = ("networkx", "numpy", "sympy", "torch")
 """Installed with streamfreq (torch needs the others), in the order of the replay."""
 LIBRARY_PARTS = ("asyncio", "email", "logging", "unittest", "http", "multiprocessing", "xml")
@@ -35,11 +37,21 @@ def documentation() -> Iterator[str]:
 
 
 def own_text(path: Path) -> Iterator[str]:
-    """The lines of the user's file that hold text."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if line.strip():
-                yield line.strip()
+    """The texts of the user's file: plain or compressed lines, JSON lines by their field `text`.
+
+    Raises UsageError for a file that is no text.
+    """
+    from streamfreq.config import TextConfig, ValueConfig
+    from streamfreq.sources.files import read_batches
+    from streamfreq.text import TextPipeline
+
+    names = {*path.suffixes}
+    value = ValueConfig(format="json" if names & {".json", ".jsonl", ".parquet"} else "text")
+    pipeline = TextPipeline(value, TextConfig())
+    for batch in read_batches(str(path), None, (value.text_field,)):
+        if any(b"\0" in line for line in batch.values if line is not None):
+            raise UsageError(f"--text {path}: this is no text; name a .txt, .jsonl, .gz or .zst")
+        yield from pipeline.prepare(batch).texts
 
 
 def _limited(folders: list[Path]) -> Iterator[str]:
