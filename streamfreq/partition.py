@@ -145,6 +145,18 @@ class Partition:
         self._labels = known
         return known
 
+    def stored_version_is(self, version: int) -> int | None:
+        """Compare with what the store says; the version that it has lost, or None.
+
+        A store that went back to an older state, or to none, no longer has what was committed.
+        This partition still does: all of it is written again, as the successor of what is there.
+        """
+        with self._commit_lock, self._state_lock:
+            if self._closed or version >= self._version:
+                return None
+            lost, self._version, self._dirty = self._version, version, True
+            return lost
+
     def close(self) -> None:
         """Count nothing more, commit nothing more."""
         with self._state_lock:

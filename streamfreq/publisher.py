@@ -54,8 +54,10 @@ class Publisher:
         self._snapshots = snapshots
         self._lease = lease
         self._clock = clock
-        self._read: dict[TopicPartition, Checkpoint] = {}
-        self._published: dict[TopicPartition, int] = {}
+        self._read: dict[TopicPartition, tuple[str, Checkpoint]] = {}
+        self._published: dict[TopicPartition, str] = {}
+        self._published_version = 0
+        self._stale = False
 
     @property
     def lease_seconds(self) -> float:
@@ -83,35 +85,57 @@ class Publisher:
         if fence is None:
             return None
         self._refresh()  # 2
-        versions = {partition: item.version for partition, item in self._read.items()}
+        latest = self._latest_version()
+        revisions = {partition: revision for partition, (revision, _) in self._read.items()}
+        known = revisions == self._published and latest == self._published_version
         by_clock = self._config.as_of == "clock"
-        if not versions or (versions == self._published and not by_clock):
+        if not revisions or (known and not by_clock):
             return None
-        state = merge([item.state for item in self._read.values()])  # 3
+        state = merge([item.state for _, item in self._read.values()])  # 3
         as_of_ms = state.watermark_ms
         if by_clock:
             as_of_ms = max(as_of_ms, self._clock.now_ms())
         counts = decay_to(state, as_of_ms)
         if not (counts.tokens_H > self._config.min_mass).any():  # 4
-            log.warning("every count has decayed: the last snapshot stays and is marked stale")
-            self._snapshots.mark_stale(self._clock.now_ms())
+            self._mark_stale(counted=state.watermark_ms >= 0)
             return None
-        snapshot = self._build(counts, state.half_lives_seconds, as_of_ms)  # 5
+        version = max(latest, self._published_version) + 1
+        snapshot = self._build(version, counts, as_of_ms)  # 5
         self._snapshots.publish(snapshot, fence)  # 6
-        self._published = versions
+        self._published, self._published_version = revisions, version
+        self._stale = False
         return snapshot
 
     def release(self) -> None:
         """Give the lease back so that another daemon publishes without waiting for it to expire."""
         self._lease.release()
 
+    def _latest_version(self) -> int:
+        """The store's latest version; lower than what we published when the store lost writes."""
+        latest = self._snapshots.latest_version()
+        if latest < self._published_version:
+            log.error(
+                "the store lost snapshots: version %d was published, now %s is the latest; "
+                "publishing goes on at version %d",
+                self._published_version,
+                latest or "none",
+                self._published_version + 1,
+            )
+        return latest
+
+    def _mark_stale(self, *, counted: bool) -> None:
+        if counted and not self._stale:
+            log.warning("every count has decayed: the last snapshot stays and is marked stale")
+            self._snapshots.mark_stale(self._clock.now_ms())
+            self._stale = True
+
     def _refresh(self) -> None:
-        stored = self._checkpoints.versions()
+        stored = self._checkpoints.revisions()
         for partition in self._read.keys() - stored.keys():
             del self._read[partition]
-        for partition, version in stored.items():
+        for partition, revision in stored.items():
             known = self._read.get(partition)
-            if known is not None and known.version == version:
+            if known is not None and known[0] == revision:
                 continue
             checkpoint = self._checkpoints.load(partition)
             if checkpoint is None:
@@ -123,25 +147,23 @@ class Publisher:
                     f"{self._recipe.tokenizer_fingerprint[:12]}; "
                     "use one tokenizer per job, or another `job` name"
                 )
-            self._read[partition] = checkpoint
+            self._read[partition] = (revision, checkpoint)
 
-    def _build(
-        self, counts: DecayedCounts, half_lives_seconds: tuple[float, ...], as_of_ms: int
-    ) -> Snapshot:
+    def _build(self, version: int, counts: DecayedCounts, as_of_ms: int) -> Snapshot:
         inputs = WeightInputs(
-            half_lives_seconds,
+            counts.half_lives_seconds,
             counts.counts_HV,
             counts.documents_HV,
             counts.tokens_H,
             counts.records_H,
         )
-        checkpoints = [self._read[partition] for partition in sorted(self._read)]
+        checkpoints = [self._read[partition][1] for partition in sorted(self._read)]
         return Snapshot(
             job=self._recipe.job,
-            version=self._snapshots.latest_version() + 1,
+            version=version,
             created_at_ms=self._clock.now_ms(),
             as_of_ms=as_of_ms,
-            half_lives_seconds=half_lives_seconds,
+            half_lives_seconds=counts.half_lives_seconds,
             counts_HV=counts.counts_HV,
             documents_HV=counts.documents_HV,
             tokens_H=counts.tokens_H,

@@ -30,6 +30,14 @@ class CheckpointStore(Protocol):
         """The version of every partition that has a checkpoint, as of some moment each."""
         ...
 
+    def revisions(self) -> Mapping[TopicPartition, str]:
+        """What tells a stored checkpoint from every other one of its partition.
+
+        Unlike the version it also differs when the store went back to an older state and was
+        written anew.
+        """
+        ...
+
     def delete_all(self) -> int:
         """Forget every checkpoint of the job; returns how many there were."""
         ...

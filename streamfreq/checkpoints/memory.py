@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -68,7 +69,8 @@ class MemoryCheckpointStore:
             if stored != checkpoint.version - 1:
                 raise CheckpointConflict(
                     f"{checkpoint.partition}: version {stored} is stored, so version "
-                    f"{checkpoint.version} can't follow; another worker owns the partition now"
+                    f"{checkpoint.version} can't follow; another worker owns the partition now, "
+                    "or the store has lost writes"
                 )
             self._kept.entries[checkpoint.partition] = new
 
@@ -76,6 +78,14 @@ class MemoryCheckpointStore:
         """The version of every partition that has a checkpoint."""
         with self._kept.lock:
             return {partition: item.version for partition, item in self._kept.entries.items()}
+
+    def revisions(self) -> Mapping[TopicPartition, str]:
+        """What tells each stored checkpoint from every other one of its partition."""
+        with self._kept.lock:
+            return {
+                partition: f"{item.version}:{hashlib.sha256(item.body).hexdigest()}"
+                for partition, item in self._kept.entries.items()
+            }
 
     def delete_all(self) -> int:
         """Forget every checkpoint of the job; returns how many there were."""

@@ -96,26 +96,19 @@ class RedisCheckpointStore:
         if stored not in (-1, checkpoint.version - 1):
             raise CheckpointConflict(
                 f"{checkpoint.partition}: version {stored} is stored, so version "
-                f"{checkpoint.version} can't follow; another worker owns the partition now"
+                f"{checkpoint.version} can't follow; another worker owns the partition now, "
+                "or the store has lost writes"
             )
 
     def versions(self) -> Mapping[TopicPartition, int]:
         """The version of every partition that has a checkpoint, as of some moment each."""
-        partitions = self._indexed()
-        if not partitions:
-            return {}
+        return {partition: int(version) for partition, (version, _) in self._heads().items()}
 
-        def ask() -> list[bytes | None]:
-            pipeline = self._client.pipeline(transaction=False)
-            for partition in partitions:
-                pipeline.execute_command("HGET", self._key(partition), "version")
-            answers: list[bytes | None] = pipeline.execute()
-            return answers
-
+    def revisions(self) -> Mapping[TopicPartition, str]:
+        """What tells each stored checkpoint from every other one of its partition."""
         return {
-            partition: int(version)
-            for partition, version in zip(partitions, run(self._client, ask), strict=True)
-            if version is not None
+            partition: f"{version.decode()}:{(token or b'').decode()}"
+            for partition, (version, token) in self._heads().items()
         }
 
     def delete_all(self) -> int:
@@ -129,6 +122,25 @@ class RedisCheckpointStore:
         if partitions:
             call(self._client, "SREM", self._index, *map(_member, partitions))  # 2
         return deleted
+
+    def _heads(self) -> dict[TopicPartition, tuple[bytes, bytes | None]]:
+        """Version and token of every partition that has a checkpoint; no bodies."""
+        partitions = self._indexed()
+        if not partitions:
+            return {}
+
+        def ask() -> list[list[bytes | None]]:
+            pipeline = self._client.pipeline(transaction=False)
+            for partition in partitions:
+                pipeline.execute_command("HMGET", self._key(partition), "version", "token")
+            answers: list[list[bytes | None]] = pipeline.execute()
+            return answers
+
+        return {
+            partition: (version, token)
+            for partition, (version, token) in zip(partitions, run(self._client, ask), strict=True)
+            if version is not None
+        }
 
     def _indexed(self) -> list[TopicPartition]:
         members = call(self._client, "SMEMBERS", self._index)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from streamfreq.daemon.daemon import Daemon
 
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
 @click.command()
 @config_options
 @click.option(
@@ -42,21 +45,36 @@ def run(arguments: ConfigArguments, until_caught_up: bool) -> None:
     for line in ineffective(config):
         log.warning("%s", line)
 
+    ending = _Ending()
     from streamfreq.daemon.build import build_daemon
 
     daemon = build_daemon(config)
-    _end_on_signals(daemon)
+    ending.applies_to(daemon)
     daemon.run(until_caught_up=until_caught_up)
 
 
-def _end_on_signals(daemon: Daemon) -> None:
-    """First signal: in order. Second: at once, without a commit; what is lost is read again."""
-    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+class _Ending:
+    """First signal: in order. Second: at once, without a commit; what is lost is read again.
 
-    def first(number: int, frame: FrameType | None) -> None:
-        for item in signals:
+    Made before the daemon, which takes seconds to build: a process with the number 1, as in a
+    container, would otherwise not even notice a signal in that time.
+    """
+
+    def __init__(self) -> None:
+        self._daemon: Daemon | None = None
+        self._wanted = False
+        for item in _SIGNALS:
+            signal.signal(item, self._first)
+
+    def applies_to(self, daemon: Daemon) -> None:
+        """End this daemon, at once when a signal has come already."""
+        self._daemon = daemon
+        if self._wanted:
+            daemon.stop()
+
+    def _first(self, number: int, frame: FrameType | None) -> None:
+        self._wanted = True
+        for item in _SIGNALS:
             signal.signal(item, lambda number, frame: os._exit(128 + number))
-        daemon.stop()
-
-    for item in signals:
-        signal.signal(item, first)
+        if self._daemon is not None:
+            self._daemon.stop()

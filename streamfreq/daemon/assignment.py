@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamfreq.checkpoints.base import CheckpointStore
@@ -105,12 +105,15 @@ class Assignment:
         self._unloaded.update(partitions)
         if partitions:
             log.info("assigned %s", " ".join(map(str, sorted(partitions))))
-        return self.load_pending()
+        return self._load(partitions)
 
     def load_pending(self) -> Mapping[TopicPartition, StartAt]:
         """Load what waits for its checkpoint; the answer says where to begin what was loaded."""
+        return self._load(self._unloaded)
+
+    def _load(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, StartAt]:
         starts: dict[TopicPartition, StartAt] = {}
-        for partition in sorted(self._unloaded):
+        for partition in sorted(partitions):
             try:
                 checkpoint = self._checkpoints.load(partition)
             except ServiceUnavailable as error:

@@ -22,7 +22,7 @@ from streamfreq.errors import ServiceUnavailable, StreamfreqError
 from streamfreq.publisher import Publisher
 from streamfreq.records import NO_TIMESTAMP, TopicPartition
 from streamfreq.scheduling import Schedule
-from streamfreq.sources.base import Source
+from streamfreq.sources.base import Source, StartAt
 from streamfreq.telemetry import Health, Metrics
 
 log = logging.getLogger("streamfreq.daemon")
@@ -66,6 +66,8 @@ class Daemon:
         self._source_backoff = Backoff()
         self._load_backoff = Backoff()
         self._load_due = 0.0
+        self._starts: dict[TopicPartition, StartAt] = {}
+        self._leading = False
         self._joined = False
         self._store_asked: float | None = None
         self._published_once = False
@@ -118,9 +120,14 @@ class Daemon:
                     caught_up = True
                     break
         finally:
-            self._finish(publish=caught_up)
+            done = self._finish(publish=caught_up)
         if parts.counting.error is not None:
             raise parts.counting.error
+        if not done:
+            raise ServiceUnavailable(
+                "ended, but the store did not take the last commit or snapshot (see above); "
+                "what is not committed is read again at the next start"
+            )
 
     def commit(self) -> None:
         """Commit every changed partition; the schedule calls it.
@@ -133,8 +140,11 @@ class Daemon:
             self._published_once = True
             self._schedule.run_now("publish")
 
-    def publish(self) -> None:
-        """Publish a snapshot if this daemon is the publisher; the schedule calls it."""
+    def publish(self) -> bool:
+        """Publish a snapshot if this daemon is the publisher; the schedule calls it.
+
+        False when it was our turn and failed.
+        """
         parts = self._parts
         begun = parts.clock.monotonic()
         try:
@@ -145,13 +155,14 @@ class Daemon:
                 parts.metrics.service_failed("store")
                 parts.health.set("store", False, str(error))
             log.warning("not published: %s", error)
-            return
+            return False
         if snapshot is not None:
             seconds = parts.clock.monotonic() - begun
             parts.metrics.published(
                 snapshot.version, snapshot.created_at_ms, snapshot.as_of_ms, seconds
             )
             log.info("published snapshot %d in %.0f ms", snapshot.version, seconds * 1000)
+        return True
 
     def _schedule_jobs(self) -> None:
         config = self._config
@@ -168,12 +179,16 @@ class Daemon:
         parts = self._parts
         self._store_asked = parts.clock.monotonic()
         try:
-            parts.publisher.keep_lease()
+            leads = parts.publisher.keep_lease()
         except ServiceUnavailable as error:
             parts.health.set("store", False, str(error))
             return
         finally:
             self._store_asked = None
+        if leads and not self._leading and not self._stopping.is_set():
+            # The publisher before us may have died a whole interval ago.
+            self._schedule.run_now("publish")
+        self._leading = leads
         parts.health.set("store", True)
 
     def _open(self) -> None:
@@ -229,14 +244,18 @@ class Daemon:
         if conflicts:
             parts.source.pause(conflicts)
         if parts.assignment.unloaded and parts.clock.monotonic() >= self._load_due:
-            for partition, start in parts.assignment.load_pending().items():
-                parts.source.seek(partition, start)
-                parts.source.resume([partition])
-                self._paused.discard(partition)
+            self._starts.update(parts.assignment.load_pending())
             if parts.assignment.unloaded:
                 self._load_due = parts.clock.monotonic() + self._load_backoff.next_seconds()
             else:
                 self._load_backoff.reset()
+        # A start stays until the source has it: the broker may be away when it is looked up.
+        for partition, start in list(self._starts.items()):
+            if parts.assignment.get(partition) is not None:
+                parts.source.seek(partition, start)
+                parts.source.resume([partition])
+                self._paused.discard(partition)
+            del self._starts[partition]
         waiting = parts.assignment.unloaded
         parts.health.set(
             "checkpoints", not waiting, f"{len(waiting)} partitions wait for their checkpoint"
@@ -300,8 +319,8 @@ class Daemon:
         positions = {item.partition: item.next_offset or 0 for item in parts.assignment.current()}
         return all(positions.get(key, -1) >= end for key, end in ends.items())
 
-    def _finish(self, *, publish: bool) -> None:
-        """End in order, within the configured time.
+    def _finish(self, *, publish: bool) -> bool:
+        """End in order, within the configured time; whether everything that was due is done.
 
         1. Stop the schedule, then the counting thread after the batch in hand; what is queued
            behind it is read again by the next owner.
@@ -316,9 +335,10 @@ class Daemon:
         self._schedule.stop(timeout / 4)  # 1
         parts.counting.stop(timeout / 4)
         self.commit()  # 2
+        done = not any(item.dirty for item in parts.assignment.current())
         if publish:
             self._wait_for_lease()  # 3
-            self.publish()
+            done = self.publish() and done
         try:
             parts.publisher.release()  # 4
         except ServiceUnavailable as error:
@@ -332,6 +352,7 @@ class Daemon:
         if self._watchdog is not None:
             self._watchdog.cancel()
         log.info("ended")
+        return done
 
     def _wait_for_lease(self) -> None:
         """A worker that also ends soon may hold the lease; one that stays publishes for us."""

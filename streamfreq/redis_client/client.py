@@ -17,7 +17,10 @@ from streamfreq.redis_client.endpoint import Endpoint, parse_endpoint, tls_optio
 from streamfreq.redis_client.explanations import translated
 
 RETRIES = 3
-"""How often a command is sent again after a lost connection or a timeout."""
+"""How often a command is sent again after a lost connection.
+
+Not after a timeout: the caller has waited for as long as the configuration allows.
+"""
 
 _BACKOFF_SECONDS = 0.05
 _HEALTH_CHECK_SECONDS = 30
@@ -90,8 +93,9 @@ def _may_pass(error: Exception) -> bool:
     from redis.exceptions import ConnectionError as RedisConnectionError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 
-    passing = (RedisConnectionError, RedisTimeoutError, ClusterDownError, SlotNotCoveredError)
-    return isinstance(error, passing) and not isinstance(error, AuthenticationError)
+    passing = (RedisConnectionError, ClusterDownError, SlotNotCoveredError)
+    final = (AuthenticationError, RedisTimeoutError)
+    return isinstance(error, passing) and not isinstance(error, final)
 
 
 def connect(config: RedisConfig) -> Client:

@@ -232,7 +232,7 @@ def test_lost_answers_are_no_conflict(redis_server: RedisServer, redis_config: R
         front.lose_answer_to(b"EVALSHA", b"EVALSHA")
         published.publish(make_snapshot(2), 2)
         assert [info.version for info in published.infos()] == [1, 2]
-        front.lose_answer_to(b"EVALSHA", b"HGET", b"GET")
+        front.lose_answer_to(b"EVALSHA", b"HMGET", b"GET")
         assert lease.acquire() == 2
         assert store.versions() == {NEWS: 2}
         assert same(published.load(), make_snapshot(2))

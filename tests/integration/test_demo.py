@@ -1,4 +1,4 @@
-"""`streamfreq demo` as a newcomer runs it: it ends by itself, and what it leaves is the whole count."""
+"""`streamfreq demo` as a newcomer runs it: it ends by itself and leaves the whole count."""
 
 from __future__ import annotations
 

@@ -162,13 +162,13 @@ def test_another_tokenizer_is_refused_and_named() -> None:
         bench.publisher.publish()
 
 
-@pytest.mark.parametrize("dies_at", ["versions", "load", "latest_version", "publish"])
+@pytest.mark.parametrize("dies_at", ["revisions", "load", "latest_version", "publish"])
 def test_the_store_goes_away_at_each_step_and_the_next_try_publishes(
     dies_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench()
     bench.checkpoints.commit(checkpoint(TopicPartition("a", 0)))
-    owner = bench.checkpoints if dies_at in ("versions", "load") else bench.snapshots
+    owner = bench.checkpoints if dies_at in ("revisions", "load") else bench.snapshots
 
     def away(*_: object, **__: object) -> None:
         raise ServiceUnavailable("away")

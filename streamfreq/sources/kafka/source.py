@@ -120,7 +120,7 @@ class KafkaSource:
     def end_offsets(self) -> Mapping[TopicPartition, int] | None:
         """The end of each assigned partition; with read_committed, of what is committed."""
         session = self._opened
-        if not self._joined or not session.connected():
+        if not self._joined or self._missing_topics or not session.connected():
             return None
         try:
             return end_offsets(session.consumer, self._placement.assigned)
