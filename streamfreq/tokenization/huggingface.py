@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import re
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from streamfreq.config import TokenizerConfig
 from streamfreq.errors import ConfigError
@@ -107,11 +110,16 @@ def fetch_from_hub(name: str) -> Path:
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
     except ImportError as error:
         raise _unreachable(name, "huggingface_hub is not installed") from error
+    cached_only = not _hub_has_an_address()
     for file in _HUB_FILES:
         try:
-            path = Path(hf_hub_download(name, file, etag_timeout=_HUB_TIMEOUT_SECONDS))
+            path = Path(
+                hf_hub_download(
+                    name, file, etag_timeout=_HUB_TIMEOUT_SECONDS, local_files_only=cached_only
+                )
+            )
             if file == "vocab.txt":
-                _fetch_optional(name, "tokenizer_config.json")
+                _fetch_optional(name, "tokenizer_config.json", cached_only)
         except LocalEntryNotFoundError as error:
             raise _unreachable(name, "no connection, and no copy in its cache") from error
         except EntryNotFoundError:
@@ -122,14 +130,28 @@ def fetch_from_hub(name: str) -> Path:
     raise _unreachable(name, f"the repository has none of {', '.join(_HUB_FILES)}")
 
 
-def _fetch_optional(name: str, file: str) -> None:
+def _hub_has_an_address() -> bool:
+    """Whether there is any use in asking: without a name server the library tries for long."""
+    from huggingface_hub import constants
+
+    if "https" in getproxies():
+        return True
+    try:
+        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+    except OSError:
+        return False
+    return True
+
+
+def _fetch_optional(name: str, file: str, cached_only: bool) -> None:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     try:
-        hf_hub_download(name, file, etag_timeout=_HUB_TIMEOUT_SECONDS)
+        hf_hub_download(name, file, etag_timeout=_HUB_TIMEOUT_SECONDS, local_files_only=cached_only)
     except LocalEntryNotFoundError:
-        raise
+        if not cached_only:
+            raise
     except EntryNotFoundError:
         return
 
