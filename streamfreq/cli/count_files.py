@@ -115,6 +115,11 @@ def _require_files(files: tuple[Path, ...], out: Path | None) -> None:
     """Refuse before the work begins what could not be read or written after it."""
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: there is no folder {out.parent}")
+    if out is not None and out.exists():
+        if out.is_dir():
+            raise UsageError(f"--out {out} is a folder: name a file")
+        if any(path.exists() and out.samefile(path) for path in files if str(path) != STDIN):
+            raise UsageError(f"--out {out} is a file to be counted: name another")
     if len(set(files)) != len(files):
         raise UsageError("a file is named twice: each counts once")
     for path in files:

@@ -23,6 +23,8 @@ def parse_duration(value: object) -> float:
         seconds = math.inf
     elif isinstance(value, str) and (match := _PATTERN.fullmatch(value)):
         seconds = float(match[1]) * _UNITS[match[2] or ""]
+        if math.isinf(seconds):
+            raise ValueError("a duration that is not too large for a number, or inf")
     else:
         raise ValueError("a duration like 30s, 5m, 1h, 7d, a number of seconds, or inf")
     if not seconds > 0:

@@ -189,7 +189,7 @@ class TokenizerConfig(Section):
     """Split rule (cl100k_base, o200k_base, ...) of a .tiktoken file whose name does not tell."""
     max_cache_mb: int = Field(default=256, ge=16)
     """The fast engine is rebuilt when its caches may have grown beyond this many MB."""
-    threads: int = Field(default=0, ge=0)
+    threads: int = Field(default=0, ge=0, le=256)
     """Threads of the engine; 0: as many as cores."""
     words_buckets_log2: int = Field(default=17, ge=8, le=24)
     """words: 2^k buckets in each row."""
@@ -244,6 +244,9 @@ class CountingConfig(Section):
     def _at_least_one_horizon(self) -> CountingConfig:
         if not self.half_lives and self.decay is None:
             raise ValueError("half_lives needs at least one duration")
+        for seconds in self.horizons_seconds:
+            if math.isfinite(seconds) and not 1e-9 <= seconds <= 9.2e9:
+                raise ValueError("half_lives are from 1 nanosecond to 290 years, or inf")
         if len(set(self.horizons_seconds)) != len(self.horizons_seconds):
             raise ValueError("half_lives must differ from each other")
         return self
@@ -287,7 +290,7 @@ class ScheduleConfig(Section):
     """A snapshot is published so often (by one daemon of the job)."""
     publish_cron: str = ""
     """Five cron fields in UTC, instead of publish_interval_seconds."""
-    shutdown_timeout_seconds: Duration = 30.0
+    shutdown_timeout_seconds: Annotated[Duration, Field(le=86_400)] = 30.0
     """SIGTERM: commit and leave the group within this time, then end."""
 
 

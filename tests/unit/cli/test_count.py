@@ -290,3 +290,16 @@ def test_real_text_against_the_reference_library(shared_dir: Path, tmp_path: Pat
         ids.update(reference.encode(json.loads(line)["text"], add_special_tokens=False).ids)
     counts_V = decode_snapshot(out.read_bytes()).counts_HV[-1]
     assert {i: int(counts_V[i]) for i in counts_V.nonzero()[0]} == ids
+
+
+@pytest.mark.parametrize("spelling", ["in.txt", "./in.txt", "link.txt"])
+def test_out_never_overwrites_what_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("some words\n")
+    Path("link.txt").symlink_to("in.txt")
+    done = invoke("count", "in.txt", "--out", spelling)
+    assert done.exit_code == 2
+    assert "name another" in done.stderr
+    assert Path("in.txt").read_text() == "some words\n"

@@ -275,3 +275,20 @@ def test_any_value_of_any_kind_of_field(value: str) -> None:
             assert key.rpartition(".")[0] in message
         else:
             assert round_trips(config)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "tokenizer.threads=100000",
+        "schedule.shutdown_timeout_seconds=inf",
+        "schedule.shutdown_timeout_seconds=1e12",
+        "counting.half_lives=1e300d",
+        "counting.half_lives=1e400",
+    ],
+)
+def test_a_value_that_the_machine_cannot_bear_is_refused_by_name(setting: str) -> None:
+    config, message = loaded(setting)
+    assert config is None
+    assert setting.partition("=")[0].split(".")[0] in message
+    assert "\n" not in message
