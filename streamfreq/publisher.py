@@ -17,7 +17,7 @@ from streamfreq.config import SnapshotsConfig, WeightsConfig
 from streamfreq.counting import DecayedCounts, decay_to, merge
 from streamfreq.errors import CheckpointRefused
 from streamfreq.records import TopicPartition
-from streamfreq.snapshots.base import PublisherLease, SnapshotStore
+from streamfreq.snapshots.base import PublisherLease, SnapshotInfo, SnapshotStore
 from streamfreq.weighting import WeightInputs, weigh
 
 log = logging.getLogger("streamfreq.publisher")
@@ -67,6 +67,10 @@ class Publisher:
     def keep_lease(self) -> bool:
         """Take or renew the lease; whether it is ours."""
         return self._lease.acquire() is not None
+
+    def latest_info(self) -> SnapshotInfo | None:
+        """The latest snapshot of the job, whoever published it."""
+        return next((info for info in self._snapshots.infos() if info.latest), None)
 
     def publish(self) -> Snapshot | None:
         """Publish the next snapshot; None when it is not our turn or there is nothing new.

@@ -56,7 +56,10 @@ def worst_exit_code(results: Iterable[Result]) -> int:
 
 def _configuration(config: Config) -> Iterator[Result]:
     from streamfreq.config.load import ineffective
+    from streamfreq.scheduling import cron_trigger
 
+    if config.schedule.publish_cron:
+        cron_trigger(config.schedule.publish_cron, "schedule.publish_cron")
     yield Result("configuration", "ok", f"job {config.job}")
     for line in ineffective(config):
         yield Result("configuration", "warn", line)
@@ -80,7 +83,13 @@ def _tokenizer(config: Config) -> Iterator[Result]:
 def _weights(config: Config) -> Iterator[Result]:
     from streamfreq.weighting import validate
 
-    validate(config.weights, config.counting.horizons_seconds, config.counting.documents)
+    counting = config.counting
+    validate(config.weights, counting.horizons_seconds, counting.documents)
+    if any(factor.ids for item in config.weights.values() for factor in item.product):
+        from streamfreq.tokenization import load_tokenizer
+
+        size = load_tokenizer(config.tokenizer).vocab_size
+        validate(config.weights, counting.horizons_seconds, counting.documents, size)
     yield Result("weights", "ok", ", ".join(config.weights))
 
 

@@ -62,19 +62,16 @@ class _Ending:
 
     def __init__(self) -> None:
         self._daemon: Daemon | None = None
-        self._wanted = False
         for item in _SIGNALS:
             signal.signal(item, self._first)
 
     def applies_to(self, daemon: Daemon) -> None:
-        """End this daemon, at once when a signal has come already."""
+        """From now on a signal ends this daemon in order."""
         self._daemon = daemon
-        if self._wanted:
-            daemon.stop()
 
     def _first(self, number: int, frame: FrameType | None) -> None:
-        self._wanted = True
+        if self._daemon is None:
+            os._exit(0)  # nothing has begun that would need an end in order
         for item in _SIGNALS:
             signal.signal(item, lambda number, frame: os._exit(128 + number))
-        if self._daemon is not None:
-            self._daemon.stop()
+        self._daemon.stop()

@@ -12,7 +12,7 @@ import click
 
 from streamfreq.cli.output import note, print_json, size
 from streamfreq.cli.stored import LATEST, Stored
-from streamfreq.errors import UsageError
+from streamfreq.errors import SnapshotRefused, UsageError
 from streamfreq.snapshots import open_lease, read_snapshot_file, write_snapshot_file
 from streamfreq.snapshots.base import PublisherLease
 
@@ -41,9 +41,19 @@ def import_snapshot(stored: Stored, file: Path, *, as_json: bool) -> None:
     3. Number it one above the latest version and give it the job's name.
     4. Publish it under the lease's fencing token; give the lease back.
 
-    Raises UsageError while another publisher holds the lease, SnapshotRefused for a bad file.
+    Raises SnapshotRefused when the job's latest snapshot has another tokenizer: readers would take
+    one token for another; and for a bad file. Raises UsageError while another publisher holds the
+    lease.
     """
     snapshot = read_snapshot_file(file)  # 1
+    latest = stored.store.load()
+    if latest is not None and latest.tokenizer_fingerprint != snapshot.tokenizer_fingerprint:
+        raise SnapshotRefused(
+            f"{file}: made with tokenizer {snapshot.tokenizer_name} "
+            f"{snapshot.tokenizer_fingerprint[:12]}, but {stored.where} has "
+            f"{latest.tokenizer_name} {latest.tokenizer_fingerprint[:12]}; "
+            "import it into another --job"
+        )
     config = stored.config
     holder = f"import:{socket.gethostname()}:{os.getpid()}"
     lease = open_lease(config.redis, config.snapshots, config.job, holder)

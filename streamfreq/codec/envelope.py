@@ -61,7 +61,9 @@ def unseal(
         metadata, intact = _read_metadata(data)
         if metadata is None:
             raise refused(f"{what}: not a streamfreq file (no '{METADATA_KEY}' metadata)")
-        if metadata.get("format", 0) > FORMAT:
+        if not isinstance(metadata.get("format"), int):
+            raise refused(f"{what}: not a streamfreq file (its format is no number)")
+        if metadata["format"] > FORMAT:
             raise refused(
                 f"{what}: format {metadata['format']} is newer than {FORMAT}, "
                 "the newest this version reads; update streamfreq"

@@ -100,6 +100,7 @@ def decode_snapshot(data: bytes, what: str = "snapshot") -> Snapshot:
     """The snapshot in `data`; raises SnapshotRefused, naming `what`, when it can't be used."""
     tensors, metadata = unseal(data, "snapshot", what, SnapshotRefused)
     try:
+        _check_types(metadata)
         counts_HV = tensors["counts"]
         half_lives_seconds = half_lives_from_json(metadata["half_lives_seconds"])
         tokenizer = metadata["tokenizer"]
@@ -144,3 +145,25 @@ def decode_snapshot(data: bytes, what: str = "snapshot") -> Snapshot:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         reason = " ".join(repr(error).split())
         raise SnapshotRefused(f"{what}: not a snapshot of this format ({reason})") from None
+
+
+def _check_types(metadata: dict[str, Any]) -> None:
+    """Raise ValueError for a field that a checksum protects but that is not what we write."""
+    wanted: dict[str, type | tuple[type, ...]] = {
+        **dict.fromkeys(("format", "version", "created_at_ms", "as_of_ms"), int),
+        **dict.fromkeys(("job",), str),
+        **dict.fromkeys(("offsets", "tokenizer", "schemes", "labels"), dict),
+        **dict.fromkeys(("half_lives_seconds", "tokens", "records", "gaps"), list),
+    }
+    for name, kind in wanted.items():
+        if not isinstance(metadata[name], kind) or isinstance(metadata[name], bool):
+            raise ValueError(f"{name} is {metadata[name]!r:.40}")
+    if not isinstance(metadata["tokenizer"]["fingerprint"], str):
+        raise ValueError("the tokenizer's fingerprint is no text")
+    if not all(isinstance(text, str) for text in metadata["labels"].values()):
+        raise ValueError("a label is no text")
+    offsets = [item for topic in metadata["offsets"].values() for item in topic.values()]
+    if not all(isinstance(item, int) and item >= 0 for item in offsets):
+        raise ValueError("an offset is no number")
+    if not all(seconds > 0 for seconds in half_lives_from_json(metadata["half_lives_seconds"])):
+        raise ValueError("a half-life is not above 0")

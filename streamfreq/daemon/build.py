@@ -67,8 +67,10 @@ def build_daemon(
     Raises ConfigError for what can be known to be wrong before the services are asked.
     """
     clock = clock or SystemClock()
-    validate(config.weights, config.counting.horizons_seconds, config.counting.documents)
+    counting = config.counting
+    validate(config.weights, counting.horizons_seconds, counting.documents)
     tokenizer = load_tokenizer(config.tokenizer)
+    validate(config.weights, counting.horizons_seconds, counting.documents, tokenizer.vocab_size)
     spec = counters_spec(config, tokenizer)
     metrics = Metrics(config.job, clock)
     metrics.watch_device_memory(lambda: device_memory_bytes(spec.device))

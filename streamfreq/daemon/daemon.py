@@ -68,6 +68,7 @@ class Daemon:
         self._load_due = 0.0
         self._starts: dict[TopicPartition, StartAt] = {}
         self._leading = False
+        self._refused: StreamfreqError | None = None
         self._joined = False
         self._store_asked: float | None = None
         self._published_once = False
@@ -123,6 +124,8 @@ class Daemon:
             done = self._finish(publish=caught_up)
         if parts.counting.error is not None:
             raise parts.counting.error
+        if not done and self._refused is not None:
+            raise self._refused
         if not done:
             raise ServiceUnavailable(
                 "ended, but the store did not take the last commit or snapshot (see above); "
@@ -154,6 +157,8 @@ class Daemon:
             if isinstance(error, ServiceUnavailable):
                 parts.metrics.service_failed("store")
                 parts.health.set("store", False, str(error))
+            else:
+                self._refused = error
             log.warning("not published: %s", error)
             return False
         if snapshot is not None:
@@ -180,11 +185,14 @@ class Daemon:
         self._store_asked = parts.clock.monotonic()
         try:
             leads = parts.publisher.keep_lease()
+            latest = parts.publisher.latest_info()
         except ServiceUnavailable as error:
             parts.health.set("store", False, str(error))
             return
         finally:
             self._store_asked = None
+        if latest is not None:
+            parts.metrics.snapshot_seen(latest.version, latest.created_at_ms, latest.as_of_ms)
         if leads and not self._leading and not self._stopping.is_set():
             # The publisher before us may have died a whole interval ago.
             self._schedule.run_now("publish")

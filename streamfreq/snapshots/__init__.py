@@ -9,6 +9,7 @@ from streamfreq.errors import ConfigError
 from streamfreq.snapshots.base import PublisherLease, SnapshotInfo, SnapshotStore
 from streamfreq.snapshots.files import read_snapshot_file, write_snapshot_file
 from streamfreq.snapshots.memory import MemoryPublisherLease, MemorySnapshots, MemorySnapshotStore
+from streamfreq.snapshots.reader import SnapshotReader
 
 __all__ = [
     "MemoryPublisherLease",
@@ -16,6 +17,7 @@ __all__ = [
     "MemorySnapshots",
     "PublisherLease",
     "SnapshotInfo",
+    "SnapshotReader",
     "SnapshotStore",
     "open_lease",
     "open_snapshots",

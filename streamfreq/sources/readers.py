@@ -72,6 +72,8 @@ def _nobody(count: int) -> None:
 
 def _binary(path: str) -> BinaryIO:
     if path == STDIN:
+        if sys.stdin is None:
+            raise ConfigError("-: there is no standard input to read; name a file")
         # A duplicate, so that closing it leaves the process its stdin.
         return open(sys.stdin.fileno(), "rb", closefd=False)
     return open(path, "rb")

@@ -11,7 +11,10 @@ from streamfreq.weighting.registry import SCHEMES
 
 
 def validate(
-    weights: Mapping[str, WeightsConfig], half_lives_seconds: tuple[float, ...], documents: bool
+    weights: Mapping[str, WeightsConfig],
+    half_lives_seconds: tuple[float, ...],
+    documents: bool,
+    vocab_size: int | None = None,
 ) -> None:
     """Raise ConfigError for the first thing that `weigh` could not do.
 
@@ -20,6 +23,12 @@ def validate(
     """
     for name, config in weights.items():
         validate_one(f"weights.{name}", config, half_lives_seconds, documents)
+        highest = max((id_ for factor in config.product for id_ in factor.ids), default=-1)
+        if vocab_size is not None and highest >= vocab_size:
+            raise ConfigError(
+                f"weights.{name}: a list of ids holds {highest}, but the tokenizer has "
+                f"{vocab_size} ids (0 to {vocab_size - 1})"
+            )
 
 
 def validate_one(

@@ -17,7 +17,8 @@ import pytest
 from streamfreq.codec import Snapshot
 from streamfreq.config import Config, RedisConfig
 from streamfreq.errors import BadRecord, OffsetExpired, SnapshotRefused
-from streamfreq.snapshots import open_snapshots
+from streamfreq.redis_client import connect
+from streamfreq.snapshots import SnapshotReader, open_snapshots
 from streamfreq.tokenization import load_tokenizer
 from tests.integration.harness import RunningDaemon, catch_up, daemon_config, latest
 from tests.services.kafka import KafkaBroker
@@ -205,28 +206,36 @@ def test_expired_offsets_follow_the_policy_and_leave_a_gap(bench: Bench, policy:
     assert counted.get("two", 0) == 10 - end
 
 
-def test_a_damaged_snapshot_is_refused_and_the_one_before_stays(bench: Bench) -> None:
+@pytest.mark.parametrize("damage", ["checksum", "truncated", "tokenizer"])
+def test_a_bad_snapshot_is_refused_and_the_last_good_one_stays(
+    bench: Bench, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
     snapshot, _ = bench.count(b"ok")
     config = bench.config()
     store = open_snapshots(config.redis, config.snapshots, config.job)
-    from streamfreq.redis_client import connect
-
-    client = connect(config.redis)
-    damaged = replace(snapshot, version=snapshot.version + 1)
-    store.publish(damaged, fence=1_000)
-    (key,) = [
-        key
-        for key in client.scan_iter(match=f"{config.redis.prefix}*")
-        if key.endswith(b"snapshot:%d" % damaged.version)
-    ]
-    body = bytearray(client.get(key))
-    body[-1] ^= 1
-    client.set(key, bytes(body))
-    with pytest.raises(SnapshotRefused, match="checksum"):
-        store.load()
-    kept = store.load(snapshot.version)
-    assert kept is not None
-    np.testing.assert_array_equal(kept.counts_HV, snapshot.counts_HV)
+    reader = SnapshotReader(store, snapshot.tokenizer_fingerprint)
+    assert reader.refresh()
+    fingerprint = "beef" if damage == "tokenizer" else snapshot.tokenizer_fingerprint
+    bad = replace(snapshot, version=snapshot.version + 1, tokenizer_fingerprint=fingerprint)
+    store.publish(bad, fence=1_000)
+    if damage != "tokenizer":
+        client = connect(config.redis)
+        pattern = f"{config.redis.prefix}*snapshot:{bad.version}"
+        (key,) = client.scan_iter(match=pattern)  # type: ignore[attr-defined]
+        body = client.get(key)  # type: ignore[attr-defined]
+        worse = body[:-9] if damage == "truncated" else body[:-1] + bytes([body[-1] ^ 1])
+        client.set(key, worse)  # type: ignore[attr-defined]
+        with pytest.raises(SnapshotRefused):
+            store.load()
+    assert not reader.refresh()
+    assert not reader.refresh()
+    assert reader.refused == 1
+    assert reader.snapshot is not None
+    assert reader.snapshot.version == snapshot.version
+    assert sum("the last good snapshot stays" in message for message in caplog.messages) == 1
+    store.publish(replace(snapshot, version=bad.version + 1), fence=1_001)
+    assert reader.refresh()
+    assert reader.snapshot.version == bad.version + 1
 
 
 def test_the_store_goes_away_and_comes_back_and_nothing_is_lost(

@@ -14,7 +14,7 @@ from streamfreq.codec import Checkpoint
 from streamfreq.config import Config
 from streamfreq.daemon.build import build_daemon
 from streamfreq.daemon.daemon import Daemon
-from streamfreq.errors import ServiceUnavailable
+from streamfreq.errors import ConfigError, ServiceUnavailable
 from streamfreq.records import TopicPartition
 from streamfreq.snapshots import open_snapshots
 from streamfreq.sources.base import StartAt
@@ -126,3 +126,26 @@ def test_a_stop_before_the_start_ends_in_order() -> None:
     daemon.stop()
     daemon.run()
     assert tokens_published(config) == 0
+
+
+def test_ids_beyond_the_vocabulary_are_a_mistake_at_the_start() -> None:
+    config = memory_config()
+    weights = {"x": {"product": [{"scheme": "rare_boost", "ids": [99_999_999]}]}}
+    wrong = Config.model_validate({**config.model_dump(), "weights": weights})
+    with pytest.raises(ConfigError, match="99999999"):
+        build_daemon(wrong, source=MemorySource(filled_log(1), PARTITIONS))
+
+
+def test_a_daemon_that_does_not_publish_shows_the_latest_snapshot_too() -> None:
+    config = memory_config()
+    quick = config.snapshots.model_copy(update={"lease_seconds": 0.5})
+    config = config.model_copy(update={"snapshots": quick})
+    log = filled_log(5)
+    one = build_daemon(config, source=MemorySource(log, PARTITIONS[:2]))
+    two = build_daemon(config, source=MemorySource(log, PARTITIONS[2:]))
+    threads = [run(one), run(two)]
+    name = "streamfreq_snapshot_version"
+    wait_for(lambda: min(item.metrics.value(name) for item in (one, two)) >= 1)
+    for item, thread in zip((one, two), threads, strict=True):
+        item.stop()
+        thread.join(20)
