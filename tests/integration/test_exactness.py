@@ -16,6 +16,7 @@ import pytest
 from streamfreq.codec import Snapshot
 from streamfreq.config import Config, RedisConfig
 from streamfreq.records import TopicPartition
+from streamfreq.snapshots import read_snapshot_file
 from tests.integration.harness import (
     RunningDaemon,
     catch_up,
@@ -27,6 +28,7 @@ from tests.integration.harness import (
 from tests.integration.reference import PAIRS, reference_encoder
 from tests.oracle import assert_close, recount
 from tests.services.kafka import KafkaBroker
+from tests.unit.cli.samples import invoke
 
 pytestmark = [pytest.mark.broker, pytest.mark.shared_data, pytest.mark.redis_server]
 
@@ -113,6 +115,21 @@ def test_every_stream_and_tokenizer(
     snapshot = latest(config)
     assert sum(snapshot.offsets.values()) == len(rows)
     assert_counts(snapshot, rows, path)
+
+
+@pytest.mark.parametrize(("stream", "tokenizer"), PAIRS)
+def test_every_stream_and_tokenizer_from_files(
+    tmp_path: Path, shared_dir: Path, stream: str, tokenizer: str
+) -> None:
+    path = shared_dir / "tokenizers" / tokenizer
+    rows = spread(read_stream(shared_dir / "data" / f"{stream}.jsonl.gz", 60_000), 37)[:1_500]
+    file, out = tmp_path / "rows.jsonl", tmp_path / "counts.safetensors"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--text-field", "text", "--time-field", "ts", "--no-clean", "--top", "1"]
+    options += ["--half-life", "1h", "--half-life", "720h", "--half-life", "inf"]
+    done = invoke("count", file, "--tokenizer", path, "--out", out, *options)
+    assert done.exit_code == 0, done.output
+    assert_counts(read_snapshot_file(out), rows, path)
 
 
 @pytest.fixture
