@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from streamfreq import __version__
+from streamfreq import __version__, faults
 from streamfreq.checkpoints.base import CheckpointStore
 from streamfreq.clock import Clock
-from streamfreq.codec import Checkpoint, Snapshot
+from streamfreq.codec import Checkpoint, Revision, Snapshot
 from streamfreq.config import SnapshotsConfig, WeightsConfig
 from streamfreq.counting import DecayedCounts, decay_to, merge
-from streamfreq.errors import CheckpointRefused
+from streamfreq.errors import CheckpointRefused, SnapshotRefused
 from streamfreq.records import TopicPartition
 from streamfreq.snapshots.base import PublisherLease, SnapshotInfo, SnapshotStore
 from streamfreq.weighting import WeightInputs, weigh
@@ -31,6 +31,21 @@ class Recipe:
     tokenizer_name: str
     tokenizer_fingerprint: str
     weights: Mapping[str, WeightsConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What readers of the job have got, and the next snapshot must not go below."""
+
+    version: int = 0
+    epoch: int = 0
+    as_of_ms: int = -1
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(snapshot: Snapshot) -> Floor:
+        """Set by this snapshot."""
+        return Floor(snapshot.version, snapshot.epoch, snapshot.as_of_ms, snapshot.offsets)
 
 
 class Publisher:
@@ -54,10 +69,11 @@ class Publisher:
         self._snapshots = snapshots
         self._lease = lease
         self._clock = clock
-        self._read: dict[TopicPartition, tuple[str, Checkpoint]] = {}
-        self._published: dict[TopicPartition, str] = {}
-        self._published_version = 0
+        self._read: dict[TopicPartition, Checkpoint] = {}
+        self._published: dict[TopicPartition, Revision] = {}
+        self._last = Floor()
         self._stale = False
+        self._held = ""
 
     @property
     def lease_seconds(self) -> float:
@@ -72,41 +88,54 @@ class Publisher:
         """The latest snapshot of the job, whoever published it."""
         return next((info for info in self._snapshots.infos() if info.latest), None)
 
+    @property
+    def held(self) -> str:
+        """Why publishing waits for the checkpoints, in one line; "" when it does not."""
+        return self._held
+
     def publish(self) -> Snapshot | None:
         """Publish the next snapshot; None when it is not our turn or there is nothing new.
 
         1. Take or renew the lease; its fencing token goes with the snapshot.
-        2. Read the checkpoints that are newer than those read before.
-        3. Merge them and decay them to one time.
-        4. Nothing left above the floor: the last snapshot stays and is marked stale.
+        2. Read what is new in the checkpoints.
+        3. See what readers have got already: the next snapshot must not take it back.
+        4. Merge them and decay them to one time. Nothing left above the floor: the last snapshot
+           stays and is marked stale.
         5. Weigh.
         6. Publish under the next version; the store refuses an older fencing token.
 
         Raises FencedOut when another publisher took over between 1 and 6, CheckpointRefused when
         a checkpoint was written with another tokenizer, ServiceUnavailable when the store is away.
         """
+        faults.reach("publish.1")
         fence = self._lease.acquire()  # 1
         if fence is None:
+            self._held = ""
             return None
+        faults.reach("publish.2")
         self._refresh()  # 2
-        latest = self._latest_version()
-        revisions = {partition: revision for partition, (revision, _) in self._read.items()}
-        known = revisions == self._published and latest == self._published_version
+        faults.reach("publish.3")
+        floor = self._floor()  # 3
+        revisions = {partition: item.revision for partition, item in self._read.items()}
         by_clock = self._config.as_of == "clock"
-        if not revisions or (known and not by_clock):
+        unchanged = revisions == self._published and floor == self._last
+        if not revisions or (unchanged and not by_clock) or self._would_take_back(floor):
             return None
-        state = merge([item.state for _, item in self._read.values()])  # 3
-        as_of_ms = state.watermark_ms
+        faults.reach("publish.4")
+        state = merge([item.state for item in self._read.values()])  # 4
+        as_of_ms = max(state.watermark_ms, floor.as_of_ms)
         if by_clock:
             as_of_ms = max(as_of_ms, self._clock.now_ms())
         counts = decay_to(state, as_of_ms)
-        if not (counts.tokens_H > self._config.min_mass).any():  # 4
+        if not (counts.tokens_H > self._config.min_mass).any():
             self._mark_stale(counted=state.watermark_ms >= 0)
             return None
-        version = max(latest, self._published_version) + 1
-        snapshot = self._build(version, counts, as_of_ms)  # 5
+        faults.reach("publish.5")
+        snapshot = self._build(floor, counts, as_of_ms)  # 5
+        faults.reach("publish.6")
         self._snapshots.publish(snapshot, fence)  # 6
-        self._published, self._published_version = revisions, version
+        faults.reach("publish.7")
+        self._published, self._last = revisions, Floor.of(snapshot)
         self._stale = False
         return snapshot
 
@@ -114,18 +143,65 @@ class Publisher:
         """Give the lease back so that another daemon publishes without waiting for it to expire."""
         self._lease.release()
 
-    def _latest_version(self) -> int:
-        """The store's latest version; lower than what we published when the store lost writes."""
-        latest = self._snapshots.latest_version()
-        if latest < self._published_version:
+    def _floor(self) -> Floor:
+        """What readers have got: by this publisher, or by the one before it.
+
+        Without an epoch the store holds no snapshot of the job, or none that binds: a new epoch
+        begins, in which counts may be lower than those of the one before.
+        """
+        latest, epoch, last = self._snapshots.latest_version(), self._snapshots.epoch(), self._last
+        if not epoch:
+            version = max(latest, last.version)
+            if last.version and not latest:
+                log.error(
+                    "the store lost all snapshots, the last was version %d: a new epoch begins, "
+                    "which the next snapshot tells its readers",
+                    version,
+                )
+            epoch = max(self._clock.now_ms(), last.epoch + 1)
+            return Floor(version=version, epoch=epoch)
+        if latest < last.version and epoch == last.epoch:
             log.error(
                 "the store lost snapshots: version %d was published, now %s is the latest; "
                 "publishing goes on at version %d",
-                self._published_version,
+                last.version,
                 latest or "none",
-                self._published_version + 1,
+                last.version + 1,
             )
-        return latest
+            return last
+        if (latest, epoch) == (last.version, last.epoch):
+            return last
+        return self._floor_of_another(latest, epoch)
+
+    def _floor_of_another(self, latest: int, epoch: int) -> Floor:
+        try:
+            snapshot = self._snapshots.load(latest)
+        except SnapshotRefused as error:
+            log.warning("%s; the next one takes its place", error)
+            snapshot = None
+        version = max(latest, self._last.version)
+        if snapshot is None:
+            return Floor(version=version, epoch=epoch)
+        return replace(Floor.of(snapshot), version=version, epoch=epoch)
+
+    def _would_take_back(self, floor: Floor) -> bool:
+        """Whether some partition has fewer records committed than readers have seen counted."""
+        behind = [
+            partition
+            for partition, offset in floor.offsets.items()
+            if partition not in self._read or self._read[partition].next_offset < offset
+        ]
+        held = ""
+        if behind:
+            held = (
+                f"not published: the checkpoints of {len(behind)} partitions ({behind[0]} ...) "
+                f"have fewer records than snapshot {floor.version}, as the store lost writes; "
+                "publishing goes on once they are counted again"
+            )
+        if held and not self._held:
+            log.warning("%s", held)
+        self._held = held
+        return bool(behind)
 
     def _mark_stale(self, *, counted: bool) -> None:
         if counted and not self._stale:
@@ -139,9 +215,9 @@ class Publisher:
             del self._read[partition]
         for partition, revision in stored.items():
             known = self._read.get(partition)
-            if known is not None and known[0] == revision:
+            if known is not None and known.revision == revision:
                 continue
-            checkpoint = self._checkpoints.load(partition)
+            checkpoint = self._checkpoints.load(partition, known)
             if checkpoint is None:
                 continue
             if checkpoint.tokenizer_fingerprint != self._recipe.tokenizer_fingerprint:
@@ -151,9 +227,9 @@ class Publisher:
                     f"{self._recipe.tokenizer_fingerprint[:12]}; "
                     "use one tokenizer per job, or another `job` name"
                 )
-            self._read[partition] = (revision, checkpoint)
+            self._read[partition] = checkpoint
 
-    def _build(self, version: int, counts: DecayedCounts, as_of_ms: int) -> Snapshot:
+    def _build(self, floor: Floor, counts: DecayedCounts, as_of_ms: int) -> Snapshot:
         inputs = WeightInputs(
             counts.half_lives_seconds,
             counts.counts_HV,
@@ -161,10 +237,11 @@ class Publisher:
             counts.tokens_H,
             counts.records_H,
         )
-        checkpoints = [self._read[partition][1] for partition in sorted(self._read)]
+        checkpoints = [self._read[partition] for partition in sorted(self._read)]
         return Snapshot(
             job=self._recipe.job,
-            version=version,
+            version=floor.version + 1,
+            epoch=floor.epoch,
             created_at_ms=self._clock.now_ms(),
             as_of_ms=as_of_ms,
             half_lives_seconds=counts.half_lives_seconds,

@@ -37,6 +37,8 @@ class RecordBatch:
 
     `next_offset` is where reading goes on: it is beyond the last record, and further still where
     the log holds control records or compacted holes. A batch may be empty and only move on.
+    `topic_id` differs between a topic and another one made later under its name; empty where the
+    source can't tell them apart.
     """
 
     partition: TopicPartition
@@ -44,6 +46,7 @@ class RecordBatch:
     timestamps_ms_R: Int64Array
     values: list[bytes | None]
     next_offset: int
+    topic_id: str = ""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -59,6 +62,7 @@ class RecordBatch:
             self.timestamps_ms_R[first:],
             self.values[first:],
             max(self.next_offset, offset),
+            self.topic_id,
         )
 
     def before(self, row: int) -> RecordBatch:
@@ -69,7 +73,14 @@ class RecordBatch:
             self.timestamps_ms_R[:row],
             self.values[:row],
             int(self.offsets_R[row]),
+            self.topic_id,
         )
+
+    @staticmethod
+    def empty(partition: TopicPartition, next_offset: int, topic_id: str = "") -> RecordBatch:
+        """No records: it only says where reading goes on, and in which topic."""
+        nothing = np.empty(0, np.int64)
+        return RecordBatch(partition, nothing, nothing, [], next_offset, topic_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from streamfreq.codec import Checkpoint, decode_checkpoint, encode_checkpoint
-from streamfreq.errors import CheckpointConflict
+from streamfreq.checkpoints.base import conflict
+from streamfreq.codec import (
+    NO_REVISION,
+    Checkpoint,
+    CheckpointUpdate,
+    Revision,
+    decode_checkpoint,
+    encode_update,
+)
 from streamfreq.records import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    version: int
-    body: bytes
-    writer: object
+    revision: Revision
+    next_offset: int
+    parts: tuple[bytes, ...]
+
+
+_NOTHING = _Entry(NO_REVISION, 0, ())
 
 
 @dataclass(slots=True)
@@ -37,7 +46,6 @@ class MemoryCheckpointStore:
     def __init__(self, job: str, kept: MemoryCheckpoints | None = None) -> None:
         self._job = job
         self._kept = kept if kept is not None else MemoryCheckpoints()
-        self._writer = object()
 
     @classmethod
     def shared(cls, url: str, prefix: str, job: str) -> MemoryCheckpointStore:
@@ -46,50 +54,36 @@ class MemoryCheckpointStore:
             kept = _shared.setdefault((url, prefix, job), MemoryCheckpoints())
         return cls(job, kept)
 
-    def load(self, partition: TopicPartition, newer_than: int = 0) -> Checkpoint | None:
-        """The partition's checkpoint; None when there is none with a version above `newer_than`."""
+    def load(self, partition: TopicPartition, known: Checkpoint | None = None) -> Checkpoint | None:
+        """The partition's checkpoint; `known` itself when it is what is stored."""
         with self._kept.lock:
             entry = self._kept.entries.get(partition)
-        if entry is None or entry.version <= newer_than:
+        if entry is None:
             return None
-        return decode_checkpoint(entry.body, f"checkpoint of {partition} of job {self._job}")
+        if known is not None and known.revision == entry.revision:
+            return known
+        return decode_checkpoint(entry.parts, f"checkpoint of {partition} of job {self._job}")
 
-    def commit(self, checkpoint: Checkpoint) -> None:
-        """Write it if the stored version is one less, else raise CheckpointConflict.
-
-        The same checkpoint again from the same store is no conflict.
-        """
-        body = encode_checkpoint(checkpoint)
-        new = _Entry(checkpoint.version, body, self._writer)
+    def commit(self, update: CheckpointUpdate) -> None:
+        """Store it if what is stored is what it follows, else raise CheckpointConflict."""
+        part = encode_update(update)
         with self._kept.lock:
-            old = self._kept.entries.get(checkpoint.partition)
-            if old == new:
+            old = self._kept.entries.get(update.partition, _NOTHING)
+            if old.revision == update.revision:
                 return
-            stored = old.version if old is not None else 0
-            if stored != checkpoint.version - 1:
-                raise CheckpointConflict(
-                    f"{checkpoint.partition}: version {stored} is stored, so version "
-                    f"{checkpoint.version} can't follow; another worker owns the partition now, "
-                    "or the store has lost writes"
-                )
-            self._kept.entries[checkpoint.partition] = new
+            if old.revision != update.follows or old.next_offset > update.next_offset:
+                raise conflict(update, old.revision, old.next_offset)
+            parts = (part,) if update.changes.whole else (*old.parts, part)
+            self._kept.entries[update.partition] = _Entry(
+                update.revision, update.next_offset, parts
+            )
 
-    def versions(self) -> Mapping[TopicPartition, int]:
-        """The version of every partition that has a checkpoint."""
+    def revisions(self) -> Mapping[TopicPartition, Revision]:
+        """The revision of every partition that has a checkpoint."""
         with self._kept.lock:
-            return {partition: item.version for partition, item in self._kept.entries.items()}
+            return {partition: item.revision for partition, item in self._kept.entries.items()}
 
-    def revisions(self) -> Mapping[TopicPartition, str]:
-        """What tells each stored checkpoint from every other one of its partition."""
+    def delete(self, partition: TopicPartition) -> bool:
+        """Forget the partition's checkpoint; whether there was one."""
         with self._kept.lock:
-            return {
-                partition: f"{item.version}:{hashlib.sha256(item.body).hexdigest()}"
-                for partition, item in self._kept.entries.items()
-            }
-
-    def delete_all(self) -> int:
-        """Forget every checkpoint of the job; returns how many there were."""
-        with self._kept.lock:
-            count = len(self._kept.entries)
-            self._kept.entries.clear()
-            return count
+            return self._kept.entries.pop(partition, None) is not None

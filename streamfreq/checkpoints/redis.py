@@ -2,49 +2,76 @@
 
 Keys, with each partition in its own cluster slot (topic percent-encoded where it is not plain):
 
-    PREFIX:JOB:checkpoint:{TOPIC:PARTITION}   hash: version, next_offset, token, body
+    PREFIX:JOB:checkpoint:{TOPIC:PARTITION}   hash: version, token, next_offset, base, part:VERSION
     PREFIX:JOB:checkpoints                    set of TOPIC:PARTITION, so that nothing scans keys
+
+The part of version `base` is a whole checkpoint, those of the versions behind it are changes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import uuid
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
-from streamfreq.codec import Checkpoint, decode_checkpoint, encode_checkpoint
-from streamfreq.errors import CheckpointConflict, CheckpointRefused
+from streamfreq.checkpoints.base import conflict
+from streamfreq.codec import (
+    NO_REVISION,
+    Checkpoint,
+    CheckpointUpdate,
+    Revision,
+    decode_checkpoint,
+    encode_update,
+)
+from streamfreq.errors import CheckpointRefused
 from streamfreq.records import TopicPartition
 from streamfreq.redis_client import Client, Script, call, run, server_name
 
-# KEYS: checkpoint. ARGV: version, next_offset, token, body. Returns the stored version before the
-# swap; -1: this very checkpoint is stored already (the answer to the first try was lost).
+# KEYS: checkpoint. ARGV: the token that must be there ('' for no checkpoint), version, token,
+# next_offset, the part, 1 when it is whole. Returns {done, version, next_offset} of what was there
+# before. The new part is the first write: a full server refuses it, and nothing has changed.
 _SWAP = Script(
     """
-    local stored = redis.call('HMGET', KEYS[1], 'version', 'token')
-    local version = tonumber(stored[1] or '0')
-    local new = tonumber(ARGV[1])
-    if version == new and stored[2] == ARGV[3] then
-        return -1
+    local stored = redis.call('HMGET', KEYS[1], 'version', 'token', 'next_offset', 'base')
+    local version, offset = stored[1] or '0', stored[3] or '0'
+    if stored[2] == ARGV[3] then
+        return {1, version, offset}
     end
-    if version == new - 1 then
-        redis.call('HSET', KEYS[1], 'version', ARGV[1], 'next_offset', ARGV[2],
-                   'token', ARGV[3], 'body', ARGV[4])
+    if (stored[2] or '') ~= ARGV[1] or tonumber(offset) > tonumber(ARGV[4]) then
+        return {0, version, offset}
     end
-    return version
+    redis.call('HSET', KEYS[1], 'part:' .. ARGV[2], ARGV[5], 'version', ARGV[2], 'token', ARGV[3],
+               'next_offset', ARGV[4])
+    if ARGV[6] == '1' then
+        redis.call('HSET', KEYS[1], 'base', ARGV[2])
+        for old = tonumber(stored[4] or '1'), tonumber(version) do
+            redis.call('HDEL', KEYS[1], string.format('part:%d', old))
+        end
+    end
+    return {1, version, offset}
     """
 )
 
-# KEYS: checkpoint. ARGV: newer_than. Returns {version, body} when newer: read as one, and the body
-# is not sent for nothing.
+# KEYS: checkpoint. ARGV: version and token of what the caller has. Returns {version, token, part,
+# ...}, read as one: no parts when the caller has all, those behind its version when it may have the
+# others, else all.
 _LOAD = Script(
     """
-    local version = redis.call('HGET', KEYS[1], 'version')
-    if not version or tonumber(version) <= tonumber(ARGV[1]) then
+    local stored = redis.call('HMGET', KEYS[1], 'version', 'token', 'base')
+    if not stored[1] then
         return false
     end
-    return {version, redis.call('HGET', KEYS[1], 'body')}
+    local answer = {stored[1], stored[2]}
+    if stored[2] == ARGV[2] then
+        return answer
+    end
+    local first, known = tonumber(stored[3]), tonumber(ARGV[1])
+    if known >= first and known < tonumber(stored[1]) then
+        first = known + 1
+    end
+    for version = first, tonumber(stored[1]) do
+        answer[#answer + 1] = redis.call('HGET', KEYS[1], string.format('part:%d', version)) or ''
+    end
+    return answer
     """
 )
 
@@ -57,75 +84,63 @@ class RedisCheckpointStore:
         self._job = job
         self._root = f"{quote(prefix, safe='')}:{quote(job, safe='')}"
         self._index = f"{self._root}:checkpoints"
-        # Tells our own write from an equal one of another worker.
-        self._writer = uuid.uuid4().bytes
+        self._listed: frozenset[TopicPartition] = frozenset()
 
-    def load(self, partition: TopicPartition, newer_than: int = 0) -> Checkpoint | None:
-        """The partition's checkpoint; None when there is none with a version above `newer_than`."""
-        found = _LOAD(self._client, [self._key(partition)], [newer_than])
+    def load(self, partition: TopicPartition, known: Checkpoint | None = None) -> Checkpoint | None:
+        """The partition's checkpoint; `known` itself when it is what is stored."""
+        have = NO_REVISION if known is None else known.revision
+        found = _LOAD(self._client, [self._key(partition)], [have.version, have.token])
         if found is None:
             return None
-        version, body = int(found[0]), found[1] or b""
+        stored = Revision(int(found[0]), found[1].decode())
+        parts = found[2:]
+        if known is not None and stored == have:
+            return known
         what = f"checkpoint of {partition} of job {self._job} in {server_name(self._client)}"
-        checkpoint = decode_checkpoint(body, what)
-        if (checkpoint.partition, checkpoint.version) != (partition, version):
+        try:
+            checkpoint = decode_checkpoint(parts, what, known)
+        except CheckpointRefused:
+            if known is None:
+                raise
+            # The store may have gone back and on again by another way since `known` was read.
+            return self.load(partition)
+        if (checkpoint.partition, checkpoint.revision) != (partition, stored):
             raise CheckpointRefused(
                 f"{what}: holds version {checkpoint.version} of {checkpoint.partition} "
-                f"in place of version {version}"
+                f"in place of version {stored.version}"
             )
         return checkpoint
 
-    def commit(self, checkpoint: Checkpoint) -> None:
-        """Write it if the stored version is one less, else raise CheckpointConflict.
+    def commit(self, update: CheckpointUpdate) -> None:
+        """Store it if what is stored is what it follows, else raise CheckpointConflict.
 
-        1. Add the partition to the index. Done each time, so that an index that was lost heals;
-           an entry without a checkpoint means nothing.
-        2. Swap version, next offset and counters by one script, all or nothing.
+        1. Add the partition to the index, unless it was in there when this store last looked: an
+           index that was lost heals. An entry without a checkpoint means nothing.
+        2. Swap revision, next offset and counters by one script, all or nothing.
 
-        Safe to repeat when the answer was lost: a swap that was done by this store with these
-        bytes is no conflict.
+        Safe to repeat when the answer was lost: the token tells that it was done.
         """
-        body = encode_checkpoint(checkpoint)
-        token = hashlib.sha256(self._writer + body).hexdigest()
-        call(self._client, "SADD", self._index, _member(checkpoint.partition))  # 1
-        stored = _SWAP(  # 2
+        part = encode_update(update)
+        if update.partition not in self._listed:
+            call(self._client, "SADD", self._index, _member(update.partition))  # 1
+        done, version, next_offset = _SWAP(  # 2
             self._client,
-            [self._key(checkpoint.partition)],
-            [checkpoint.version, checkpoint.next_offset, token, body],
+            [self._key(update.partition)],
+            [
+                update.follows.token,
+                *update.revision,
+                update.next_offset,
+                part,
+                int(update.changes.whole),
+            ],
         )
-        if stored not in (-1, checkpoint.version - 1):
-            raise CheckpointConflict(
-                f"{checkpoint.partition}: version {stored} is stored, so version "
-                f"{checkpoint.version} can't follow; another worker owns the partition now, "
-                "or the store has lost writes"
-            )
+        if not done:
+            raise conflict(update, Revision(int(version), ""), int(next_offset))
 
-    def versions(self) -> Mapping[TopicPartition, int]:
-        """The version of every partition that has a checkpoint, as of some moment each."""
-        return {partition: int(version) for partition, (version, _) in self._heads().items()}
-
-    def revisions(self) -> Mapping[TopicPartition, str]:
-        """What tells each stored checkpoint from every other one of its partition."""
-        return {
-            partition: f"{version.decode()}:{(token or b'').decode()}"
-            for partition, (version, token) in self._heads().items()
-        }
-
-    def delete_all(self) -> int:
-        """Forget every checkpoint of the job; returns how many there were.
-
-        1. Delete the checkpoints, then 2. their index entries, so that an end between the two
-        leaves nothing that can't be found again.
-        """
+    def revisions(self) -> Mapping[TopicPartition, Revision]:
+        """The revision of every partition that has a checkpoint, as of some moment each."""
         partitions = self._indexed()
-        deleted = sum(int(call(self._client, "DEL", self._key(one))) for one in partitions)  # 1
-        if partitions:
-            call(self._client, "SREM", self._index, *map(_member, partitions))  # 2
-        return deleted
-
-    def _heads(self) -> dict[TopicPartition, tuple[bytes, bytes | None]]:
-        """Version and token of every partition that has a checkpoint; no bodies."""
-        partitions = self._indexed()
+        self._listed = frozenset(partitions)
         if not partitions:
             return {}
 
@@ -137,10 +152,20 @@ class RedisCheckpointStore:
             return answers
 
         return {
-            partition: (version, token)
+            partition: Revision(int(version), (token or b"").decode())
             for partition, (version, token) in zip(partitions, run(self._client, ask), strict=True)
             if version is not None
         }
+
+    def delete(self, partition: TopicPartition) -> bool:
+        """Forget the partition's checkpoint; whether there was one.
+
+        1. Delete the checkpoint, then 2. its index entry, so that an end between the two leaves
+        nothing that can't be found again.
+        """
+        deleted = bool(call(self._client, "DEL", self._key(partition)))  # 1
+        call(self._client, "SREM", self._index, _member(partition))  # 2
+        return deleted
 
     def _indexed(self) -> list[TopicPartition]:
         members = call(self._client, "SMEMBERS", self._index)

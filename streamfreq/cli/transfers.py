@@ -12,6 +12,7 @@ import click
 
 from streamfreq.cli.output import note, print_json, size
 from streamfreq.cli.stored import LATEST, Stored
+from streamfreq.clock import SystemClock
 from streamfreq.errors import SnapshotRefused, UsageError
 from streamfreq.snapshots import open_lease, read_snapshot_file, write_snapshot_file
 from streamfreq.snapshots.base import PublisherLease
@@ -39,7 +40,9 @@ def import_snapshot(stored: Stored, file: Path, *, as_json: bool) -> None:
     1. Read and check the file.
     2. Take the publisher's lease, waiting as long as one that nobody renews may last.
     3. Number it one above the latest version and give it the job's name.
-    4. Publish it under the lease's fencing token; give the lease back.
+    4. Publish it under the lease's fencing token, in an epoch of its own: its offsets are not to
+       be compared with those of the job.
+    5. End that epoch, so that a daemon of the job begins the next; give the lease back.
 
     Raises SnapshotRefused when the job's latest snapshot has another tokenizer: readers would take
     one token for another; and for a bad file. Raises UsageError while another publisher holds the
@@ -64,7 +67,9 @@ def import_snapshot(stored: Stored, file: Path, *, as_json: bool) -> None:
         )
     try:
         version = stored.store.latest_version() + 1  # 3
-        stored.store.publish(replace(snapshot, version=version, job=config.job), fence)  # 4
+        numbered = replace(snapshot, version=version, job=config.job, epoch=SystemClock().now_ms())
+        stored.store.publish(numbered, fence)  # 4
+        stored.store.end_epoch()  # 5
     finally:
         lease.release()
     if as_json:

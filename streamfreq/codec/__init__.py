@@ -1,18 +1,31 @@
 """Checkpoints and snapshots as values and as bytes (safetensors; never pickle)."""
 
-from streamfreq.codec.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from streamfreq.codec.checkpoint import (
+    NO_REVISION,
+    Chain,
+    Checkpoint,
+    CheckpointUpdate,
+    Revision,
+    decode_checkpoint,
+    encode_update,
+)
 from streamfreq.codec.envelope import FORMAT
 from streamfreq.codec.snapshot import Snapshot, decode_snapshot, encode_snapshot
-from streamfreq.codec.state import DecayedState, Gap
+from streamfreq.codec.state import DecayedState, Gap, StateChanges
 
 __all__ = [
     "FORMAT",
+    "NO_REVISION",
+    "Chain",
     "Checkpoint",
+    "CheckpointUpdate",
     "DecayedState",
     "Gap",
+    "Revision",
     "Snapshot",
+    "StateChanges",
     "decode_checkpoint",
     "decode_snapshot",
-    "encode_checkpoint",
     "encode_snapshot",
+    "encode_update",
 ]

@@ -32,7 +32,9 @@ class Snapshot:
     """Counts and weights at event time `as_of_ms`.
 
     It counts exactly the records below `offsets` of each partition, from where counting of the
-    partition began, less the `gaps`. `schemes` holds the recipe of each weights tensor.
+    partition began, less the `gaps`. `schemes` holds the recipe of each weights tensor. Within
+    one `epoch` (when it began, ms) version, `as_of_ms` and every partition's offset only grow; a
+    new one begins when the store had lost everything, or the job was told to begin anew.
     """
 
     job: str
@@ -52,6 +54,7 @@ class Snapshot:
     gaps: tuple[Gap, ...] = ()
     labels: Mapping[int, str] = field(default_factory=dict)
     streamfreq_version: str = ""
+    epoch: int = 0
 
     @property
     def vocab_size(self) -> int:
@@ -78,6 +81,7 @@ def snapshot_metadata(snapshot: Snapshot) -> dict[str, Any]:
         "kind": "snapshot",
         "job": snapshot.job,
         "version": snapshot.version,
+        "epoch": snapshot.epoch,
         "created_at_ms": snapshot.created_at_ms,
         "as_of_ms": snapshot.as_of_ms,
         "half_lives_seconds": half_lives_to_json(snapshot.half_lives_seconds),
@@ -130,6 +134,7 @@ def decode_snapshot(data: bytes, what: str = "snapshot") -> Snapshot:
             gaps=gaps_from_json(metadata["gaps"]),
             labels={int(key): text for key, text in metadata.get("labels", {}).items()},
             streamfreq_version=metadata.get("streamfreq_version", ""),
+            epoch=metadata.get("epoch", 0),
         )
         H, V = len(half_lives_seconds), tokenizer["vocab_size"]
         check_shapes(
@@ -155,6 +160,8 @@ def _check_types(metadata: dict[str, Any]) -> None:
         **dict.fromkeys(("offsets", "tokenizer", "schemes", "labels"), dict),
         **dict.fromkeys(("half_lives_seconds", "tokens", "records", "gaps"), list),
     }
+    if not isinstance(metadata.get("epoch", 0), int):
+        raise ValueError("the epoch is no number")
     for name, kind in wanted.items():
         if not isinstance(metadata[name], kind) or isinstance(metadata[name], bool):
             raise ValueError(f"{name} is {metadata[name]!r:.40}")

@@ -1,6 +1,6 @@
 """The numbers that counting keeps, as plain arrays on the host.
 
-Shape legend: H horizons, V vocabulary.
+Shape legend: H horizons, V vocabulary, U rows (token ids) that are written down.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streamfreq.records import FloatArray, Int64Array, TopicPartition
+from streamfreq.records import FloatArray, Int32Array, Int64Array, TopicPartition
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -68,6 +68,79 @@ class DecayedState:
             np.zeros(H),
             np.zeros(H),
             -1,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateChanges:
+    """Some rows of a DecayedState with their values, and all of it that is not rows.
+
+    `rows_U` are the ids, ascending. whole: every other row is zero, so that this is the whole
+    state; else every other row is as it was before. Values are absolute, never differences: to
+    write a row twice, or one that did not change, is harmless.
+    """
+
+    half_lives_seconds: tuple[float, ...]
+    vocab_size: int
+    whole: bool
+    landmarks_H: Int64Array
+    rows_U: Int32Array
+    counts_HU: FloatArray
+    documents_HU: FloatArray | None
+    tokens_H: FloatArray
+    records_H: FloatArray
+    watermark_ms: int
+
+    @staticmethod
+    def all_of(state: DecayedState) -> StateChanges:
+        """The whole state as its rows that hold anything."""
+        used_V = state.counts_HV.any(axis=0)
+        if state.documents_HV is not None:
+            used_V |= state.documents_HV.any(axis=0)
+        rows_U = np.flatnonzero(used_V).astype(np.int32)
+        return StateChanges(
+            state.half_lives_seconds,
+            state.vocab_size,
+            True,
+            state.landmarks_H,
+            rows_U,
+            state.counts_HV[:, rows_U],
+            None if state.documents_HV is None else state.documents_HV[:, rows_U],
+            state.tokens_H,
+            state.records_H,
+            state.watermark_ms,
+        )
+
+    def applied_to(self, before: DecayedState | None) -> DecayedState:
+        """The state after these changes; `before`, whose arrays are taken over, when not whole.
+
+        Raises ValueError when the rows don't fit `before`, or it is missing.
+        """
+        H, V = len(self.half_lives_seconds), self.vocab_size
+        if self.whole:
+            before = DecayedState.zeros(
+                self.half_lives_seconds, V, documents=self.documents_HU is not None
+            )
+        elif before is None:
+            raise ValueError("changes without the state before them")
+        fits = (
+            before.counts_HV.shape == (H, V)
+            and before.half_lives_seconds == self.half_lives_seconds
+            and (before.documents_HV is None) == (self.documents_HU is None)
+        )
+        if not fits:
+            raise ValueError("changes of a state of another shape")
+        before.counts_HV[:, self.rows_U] = self.counts_HU
+        if before.documents_HV is not None and self.documents_HU is not None:
+            before.documents_HV[:, self.rows_U] = self.documents_HU
+        return DecayedState(
+            self.half_lives_seconds,
+            self.landmarks_H,
+            before.counts_HV,
+            before.documents_HV,
+            self.tokens_H,
+            self.records_H,
+            self.watermark_ms,
         )
 
 

@@ -2,7 +2,8 @@
 
 Every horizon is one contiguous row of (H, V), to which the tokens of a batch are scattered; a
 (V, H) layout is some 40 times slower. What concerns whole records (weights, totals, landmarks)
-stays on the host. Shape legend: R records, N tokens, H horizons, V vocabulary.
+stays on the host. Shape legend: R records, N tokens, H horizons, V vocabulary,
+U rows that changed, K some ids.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from streamfreq.codec import DecayedState
+from streamfreq.codec import DecayedState, StateChanges
 from streamfreq.codec.state import check_shapes
 from streamfreq.counting.decay import (
     MAX_EXPONENT,
@@ -22,7 +23,7 @@ from streamfreq.counting.decay import (
     record_weights,
 )
 from streamfreq.errors import CheckpointRefused, StreamfreqError
-from streamfreq.records import FloatArray, Int64Array, TokenBatch
+from streamfreq.records import FloatArray, Int32Array, Int64Array, TokenBatch
 
 _EXACT_INTEGERS = 2**53
 """Up to here float64 counts one by one."""
@@ -90,6 +91,8 @@ class Counters:
         self._watermark_ms = state.watermark_ms
         self._device = device
         self._ids_per_token = ids_per_token
+        self._changed_V = torch.zeros(state.vocab_size, dtype=torch.bool, device=device)
+        self._rescaled = False
 
     @property
     def watermark_ms(self) -> int:
@@ -129,6 +132,43 @@ class Counters:
             self._records_H.copy(),
             self._watermark_ms,
         )
+
+    def take_changes(self, *, whole: bool = False) -> StateChanges:
+        """The rows that changed since the last call, on the host; all of them when `whole`.
+
+        They are whole by themselves when a landmark has moved, for then every row changed. The
+        cost is that of the rows taken, and of one look at V flags.
+        """
+        if whole or self._rescaled:
+            changes = StateChanges.all_of(self.state())
+        else:
+            rows_U = torch.nonzero(self._changed_V).squeeze(1)
+            documents_HV = self._documents_HV
+            changes = StateChanges(
+                self._half_lives_seconds,
+                self.vocab_size,
+                False,
+                np.array(self._landmarks_H, np.int64),
+                rows_U.to("cpu", torch.int32).numpy(),
+                _to_host(self._counts_HV[:, rows_U]),
+                None if documents_HV is None else _to_host(documents_HV[:, rows_U]),
+                self._tokens_H.copy(),
+                self._records_H.copy(),
+                self._watermark_ms,
+            )
+        self._changed_V.zero_()
+        self._rescaled = False
+        return changes
+
+    def put_back(self, changes: StateChanges) -> None:
+        """These changes, which `take_changes` gave, are still to be taken: they were not kept."""
+        self._rescaled |= changes.whole
+        self._changed_V[torch.from_numpy(changes.rows_U).to(self._device, torch.int64)] = True
+
+    def counts_of(self, ids_K: Int32Array) -> FloatArray:
+        """The stored values of some ids, shape (H, K), each row relative to its own landmark."""
+        rows_K = torch.from_numpy(ids_K).to(self._device, torch.int64)
+        return _to_host(self._counts_HV[:, rows_K])
 
     def _require_countable(self, tokens: TokenBatch, event_times_ms_R: Int64Array) -> None:
         ids_N, lengths_R = tokens.ids_N, tokens.lengths_R
@@ -171,6 +211,7 @@ class Counters:
             if self._watermark_ms >= 0 and shift <= MAX_EXPONENT:
                 continue
             self._landmarks_H[h] = target
+            self._rescaled = True
             self._tokens_H[h] = np.ldexp(self._tokens_H[h], -min(shift, 3_000))
             self._records_H[h] = np.ldexp(self._records_H[h], -min(shift, 3_000))
             for rows_HV in (self._counts_HV, self._documents_HV):
@@ -200,6 +241,7 @@ class Counters:
         self, occurrences: _Occurrences, lengths_R: Int64Array, event_times_ms_R: Int64Array
     ) -> None:
         ids_N = _to_device(occurrences.ids_N, self._device)
+        self._changed_V.index_fill_(0, ids_N, True)
         first_N = occurrences.first_N
         firsts_N = None if first_N is None else _to_device(first_N, self._device)
         for h, half_life in enumerate(self._half_lives_H):

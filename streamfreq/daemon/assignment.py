@@ -17,6 +17,9 @@ from streamfreq.sources.base import StartAt
 
 log = logging.getLogger("streamfreq.daemon")
 
+REVOKE_SECONDS = 10.0
+"""So long the whole group waits at most for our commits when partitions are taken away."""
+
 
 @dataclass(frozen=True, slots=True)
 class CountersSpec:
@@ -64,6 +67,21 @@ class CountersSpec:
         return Counters.from_state(state, device=self.device, ids_per_token=self.ids_per_token)
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Whom an Assignment tells what happens.
+
+    commit: write these partitions, within so many seconds. restored: a partition goes on at this
+    committed offset. gap: so many of its offsets will never be counted. alive: the poll thread is
+    at work, though its poll has not returned.
+    """
+
+    commit: Callable[[Sequence[Partition], float], object]
+    restored: Callable[[TopicPartition, int], object]
+    gap: Callable[[TopicPartition, int], object]
+    alive: Callable[[], object]
+
+
 class Assignment:
     """The source's listener: holds a Partition for each partition that is ours.
 
@@ -75,12 +93,12 @@ class Assignment:
         spec: CountersSpec,
         checkpoints: CheckpointStore,
         start: Callable[[], StartAt],
-        commit: Callable[[Sequence[Partition]], object],
+        told: Told,
     ) -> None:
         self._spec = spec
         self._checkpoints = checkpoints
         self._start = start
-        self._commit = commit
+        self._told = told
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unloaded: set[TopicPartition] = set()
@@ -114,6 +132,7 @@ class Assignment:
     def _load(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, StartAt]:
         starts: dict[TopicPartition, StartAt] = {}
         for partition in sorted(partitions):
+            self._told.alive()
             try:
                 checkpoint = self._checkpoints.load(partition)
             except ServiceUnavailable as error:
@@ -126,6 +145,7 @@ class Assignment:
             else:
                 counters = self._spec.restore(checkpoint)
                 starts[partition] = StartAt(offset=checkpoint.next_offset)
+                self._told.restored(partition, checkpoint.next_offset)
                 log.info(
                     "%s restored: version %d, next offset %d",
                     partition,
@@ -143,7 +163,7 @@ class Assignment:
         """Commit what is counted, in bounded time, and let go."""
         with self._lock:
             leaving = [item for key in partitions if (item := self._partitions.get(key))]
-        self._commit(leaving)
+        self._told.commit(leaving, REVOKE_SECONDS)
         self._drop(partitions)
         if partitions:
             log.info("revoked %s", " ".join(map(str, sorted(partitions))))
@@ -159,6 +179,7 @@ class Assignment:
         item = self.get(partition)
         if item is not None:
             item.add_gap(first, last)
+            self._told.gap(partition, last - first)
 
     def collect_conflicts(self) -> list[TopicPartition]:
         """Partitions that closed in conflict while still ours: their checkpoint is due anew."""

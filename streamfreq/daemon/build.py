@@ -8,9 +8,9 @@ import uuid
 
 from streamfreq.checkpoints import open_checkpoints
 from streamfreq.clock import Clock, SystemClock
-from streamfreq.config import Config
+from streamfreq.config import Config, SnapshotsConfig
 from streamfreq.counting import EventTimes, device_memory_bytes, pick_device
-from streamfreq.daemon.assignment import Assignment, CountersSpec
+from streamfreq.daemon.assignment import Assignment, CountersSpec, Told
 from streamfreq.daemon.committer import Committer
 from streamfreq.daemon.daemon import Daemon, Parts
 from streamfreq.daemon.pipeline import Tokenization
@@ -29,6 +29,8 @@ QUEUE_BYTES = 64 * 1024 * 1024
 """Polled but not yet counted: the source pauses above it."""
 BATCH_BYTES = 4 * 1024 * 1024
 """About how much text one call of the tokenizer engine gets."""
+SHORTEST_LEASE_SECONDS = 1.0
+"""A shorter lease would be lost to a short pause of the process."""
 
 
 def counters_spec(config: Config, tokenizer: Tokenizer) -> CountersSpec:
@@ -52,6 +54,19 @@ def start_at(config: Config, now_ms: int) -> StartAt:
     if not finite:
         return StartAt(policy="earliest")
     return StartAt(time_ms=max(0, now_ms - round(max(finite) * kafka.lookback_half_lives * 1000)))
+
+
+def with_short_lease(config: Config) -> SnapshotsConfig:
+    """The section [snapshots] with a lease of at most half a publish interval.
+
+    A publisher that dies just before its turn is then replaced before the turn after that one.
+    """
+    schedule, snapshots = config.schedule, config.snapshots
+    if schedule.publish_cron:
+        return snapshots
+    longest = max(schedule.publish_interval_seconds / 2, SHORTEST_LEASE_SECONDS)
+    lease_seconds = min(snapshots.lease_seconds, longest)
+    return snapshots.model_copy(update={"lease_seconds": lease_seconds})
 
 
 def worker_name() -> str:
@@ -79,14 +94,18 @@ def build_daemon(
     dead_letters = open_dead_letters(config)
     committer = Committer(checkpoints, tokenizer, dead_letters, metrics, health, clock)
     assignment = Assignment(
-        spec, checkpoints, lambda: start_at(config, clock.now_ms()), committer.commit
+        spec,
+        checkpoints,
+        lambda: start_at(config, clock.now_ms()),
+        Told(committer.commit, committer.restored, metrics.gap, lambda: health.beat("poll")),
     )
+    snapshots = with_short_lease(config)
     publisher = Publisher(
         Recipe(config.job, tokenizer.name, tokenizer.fingerprint, config.weights),
-        config.snapshots,
+        snapshots,
         checkpoints,
-        open_snapshots(config.redis, config.snapshots, config.job),
-        open_lease(config.redis, config.snapshots, config.job, worker_name()),
+        open_snapshots(config.redis, snapshots, config.job),
+        open_lease(config.redis, snapshots, config.job, worker_name()),
         clock,
     )
     tokenization = Tokenization(

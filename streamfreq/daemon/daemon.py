@@ -161,6 +161,10 @@ class Daemon:
                 self._refused = error
             log.warning("not published: %s", error)
             return False
+        finally:
+            held = parts.publisher.held
+            parts.metrics.publish_held(bool(held))
+            parts.health.set("snapshots", not held, held)
         if snapshot is not None:
             seconds = parts.clock.monotonic() - begun
             parts.metrics.published(

@@ -141,10 +141,7 @@ class BatchCounter:
             result.event_times_ms_R, partition.watermark_ms, self._clock.now_ms()
         )
         tokens = result.tokens.select(times.keep_R)
-        first = int(batch.offsets_R[0]) if len(batch) else batch.next_offset
-        counted = partition.count(
-            tokens, times.times_ms_R[times.keep_R], first, result.batch.next_offset
-        )
+        counted = partition.count(tokens, times.times_ms_R[times.keep_R], result.batch)
         if not counted:
             return
         topic = partition.partition.topic

@@ -26,6 +26,8 @@ class SnapshotStore(Protocol):
     def publish(self, snapshot: Snapshot, fence: int) -> None:
         """Keep `snapshot` and make it the latest, atomically for readers; then trim old versions.
 
+        Its epoch becomes the job's.
+
         Raises FencedOut when a higher fence was seen or the version is not above the latest one;
         nothing changes then.
         """
@@ -33,6 +35,14 @@ class SnapshotStore(Protocol):
 
     def latest_version(self) -> int:
         """The version of the latest snapshot; 0 when none was ever published."""
+        ...
+
+    def epoch(self) -> int:
+        """The epoch of the snapshots; 0: none is there, the next one begins a new epoch."""
+        ...
+
+    def end_epoch(self) -> None:
+        """Let the next snapshot begin a new epoch: it may count less than the last one."""
         ...
 
     def load(self, version: int | None = None) -> Snapshot | None:

@@ -27,6 +27,7 @@ class MemorySnapshots:
     lock: threading.Lock = field(default_factory=threading.Lock)
     kept: dict[int, _Kept] = field(default_factory=dict)
     latest: int = 0
+    epoch: int = 0
     fence: int = 0
     stale_since_ms: int | None = None
     holder: str | None = None
@@ -76,6 +77,7 @@ class MemorySnapshotStore:
                 )
             self._all.kept[snapshot.version] = new
             self._all.latest = snapshot.version
+            self._all.epoch = snapshot.epoch
             self._all.fence = fence
             self._all.stale_since_ms = None
             for version in sorted(self._all.kept)[: -self._retain]:
@@ -85,6 +87,15 @@ class MemorySnapshotStore:
     def latest_version(self) -> int:
         """The version of the latest snapshot; 0 when none was ever published."""
         return self._all.latest
+
+    def epoch(self) -> int:
+        """The epoch of the snapshots; 0: none is there, the next one begins a new epoch."""
+        return self._all.epoch
+
+    def end_epoch(self) -> None:
+        """Let the next snapshot begin a new epoch: it may count less than the last one."""
+        with self._all.lock:
+            self._all.epoch = 0
 
     def load(self, version: int | None = None) -> Snapshot | None:
         """A kept snapshot (default: the latest); None when it is not kept."""

@@ -4,6 +4,7 @@ Keys of a job, all in one cluster slot:
 
     PREFIX:{JOB}:snapshot:VERSION   the bytes of one snapshot; never change
     PREFIX:{JOB}:latest             its version; only grows
+    PREFIX:{JOB}:epoch              when the present epoch began, in ms
     PREFIX:{JOB}:index              hash: version -> token, created_at_ms, as_of_ms, size
     PREFIX:{JOB}:pinned             set of versions that are never trimmed
     PREFIX:{JOB}:stale              since when (ms) the latest has had no live stream behind it
@@ -23,8 +24,8 @@ from streamfreq.errors import FencedOut, SnapshotRefused
 from streamfreq.redis_client import Client, Script, call, server_name
 from streamfreq.snapshots.base import SnapshotInfo
 
-# KEYS: latest, index, pinned, stale, fence, body, then the bodies to trim.
-# ARGV: version, fence, token, info, channel, body, then the versions to trim.
+# KEYS: latest, index, pinned, stale, fence, epoch, body, then the bodies to trim.
+# ARGV: version, fence, token, info, channel, epoch, body, then the versions to trim.
 # Returns {what, value}: 1 published, 2 published before by this very call, -1 a higher fence was
 # seen (value), -2 a version at or above it is the latest (value). The checks come before any write,
 # and the first write is one that a full server refuses: so it is all or nothing.
@@ -42,12 +43,13 @@ _PUBLISH = Script(
     if tonumber(ARGV[1]) <= tonumber(latest) then
         return {-2, latest}
     end
-    redis.call('SET', KEYS[6], ARGV[6])
+    redis.call('SET', KEYS[7], ARGV[7])
     redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
     redis.call('SET', KEYS[1], ARGV[1])
     redis.call('SET', KEYS[5], ARGV[2])
+    redis.call('SET', KEYS[6], ARGV[6])
     redis.call('DEL', KEYS[4])
-    for i = 7, #KEYS do
+    for i = 8, #KEYS do
         if redis.call('SISMEMBER', KEYS[3], ARGV[i]) == 0 then
             redis.call('DEL', KEYS[i])
             redis.call('HDEL', KEYS[2], ARGV[i])
@@ -114,6 +116,7 @@ class _Keys:
     def __init__(self, prefix: str, job: str) -> None:
         self._root = f"{quote(prefix, safe='')}:{{{quote(job, safe='')}}}"
         self.latest = f"{self._root}:latest"
+        self.epoch = f"{self._root}:epoch"
         self.index = f"{self._root}:index"
         self.pinned = f"{self._root}:pinned"
         self.stale = f"{self._root}:stale"
@@ -155,11 +158,11 @@ class RedisSnapshotStore:
         outcome, value = _PUBLISH(  # 2
             self._client,
             [
-                *(keys.latest, keys.index, keys.pinned, keys.stale, keys.fence),
+                *(keys.latest, keys.index, keys.pinned, keys.stale, keys.fence, keys.epoch),
                 keys.body(version),
                 *map(keys.body, due),
             ],
-            [version, fence, token, info, keys.published, body, *due],
+            [version, fence, token, info, keys.published, snapshot.epoch, body, *due],
         )
         if outcome == -1:
             raise FencedOut(
@@ -175,6 +178,14 @@ class RedisSnapshotStore:
     def latest_version(self) -> int:
         """The version of the latest snapshot; 0 when none was ever published."""
         return int(call(self._client, "GET", self._keys.latest) or 0)
+
+    def epoch(self) -> int:
+        """The epoch of the snapshots; 0: none is there, the next one begins a new epoch."""
+        return int(call(self._client, "GET", self._keys.epoch) or 0)
+
+    def end_epoch(self) -> None:
+        """Let the next snapshot begin a new epoch: it may count less than the last one."""
+        call(self._client, "DEL", self._keys.epoch)
 
     def load(self, version: int | None = None) -> Snapshot | None:
         """A kept snapshot (default: the latest); None when it is not kept."""

@@ -66,6 +66,12 @@ class Metrics:
         self._late = self._counter("late_records", "Records behind max_lateness.")
         self._commits = self._counter("commits", "Commits that succeeded.")
         self._conflicts = self._counter("commit_conflicts", "Commits that lost to another worker.")
+        self._lost = self._counter(
+            "checkpoint_losses", "Checkpoints that the store had lost, written again from memory."
+        )
+        self._gaps = self._counter(
+            "gap_records", "Offsets that the broker no longer had, never to be counted.", "topic"
+        )
         self._publishes = self._counter("publishes", "Snapshots published by this daemon.")
         self._publish_failures = self._counter("publish_failures", "Snapshots that failed.")
         self._service_failures = self._counter(
@@ -86,6 +92,9 @@ class Metrics:
         )
         self._as_of = self._gauge(
             "snapshot_as_of_timestamp_seconds", "Event time that its counts are decayed to."
+        )
+        self._held = self._gauge(
+            "publish_held", "1 while publishing waits for checkpoints that the store had lost."
         )
         self._created_at_ms: int | None = None
         for gauge in (self._created, self._as_of):
@@ -177,6 +186,18 @@ class Metrics:
         self._as_of.set(as_of_ms / 1000)
         self._created_at_ms = created_at_ms
 
+    def checkpoint_lost(self) -> None:
+        """The store had lost a checkpoint that is in memory."""
+        self._lost.inc()
+
+    def gap(self, partition: TopicPartition, offsets: int) -> None:
+        """So many offsets of a partition are gone before they were counted."""
+        self._gaps.labels(partition.topic).inc(offsets)
+
+    def publish_held(self, held: bool) -> None:
+        """Whether publishing waits, so as not to take back what readers have got."""
+        self._held.set(1 if held else 0)
+
     def publish_failed(self) -> None:
         """A snapshot could not be published."""
         self._publish_failures.inc()
@@ -184,7 +205,7 @@ class Metrics:
     # The process
 
     def service_failed(self, service: str) -> None:
-        """A service ("kafka", "redis") could not be reached."""
+        """A service ("source", "store") could not be reached."""
         self._service_failures.labels(service).inc()
 
     def set_ready(self, ready: bool) -> None:

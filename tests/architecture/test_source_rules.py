@@ -30,6 +30,7 @@ ENVIRONMENT = frozenset({"os.environ", "os.environb", "os.getenv", "os.getenvb"}
 ENVIRONMENT_READERS = {
     "streamfreq/config/load.py": "the configuration",
     "streamfreq/cli/__init__.py": "STREAMFREQ_DEBUG, before there is a configuration",
+    "streamfreq/faults.py": "the trial that starts the process",
     "streamfreq/tokenization/loading.py": "sets the thread counts that the engines read",
 }
 

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from streamfreq.codec import Checkpoint, DecayedState, Gap, Snapshot
+from streamfreq.checkpoints import CheckpointStore
+from streamfreq.codec import (
+    NO_REVISION,
+    Checkpoint,
+    CheckpointUpdate,
+    DecayedState,
+    Gap,
+    Revision,
+    Snapshot,
+    StateChanges,
+    decode_checkpoint,
+    encode_update,
+)
 from streamfreq.records import TopicPartition
 
 NEWS = TopicPartition("news.en_2024-a", 3)
@@ -28,19 +42,63 @@ def make_state(seed: int = 0, vocab_size: int = 50, *, documents: bool = True) -
     )
 
 
-def make_checkpoint(version: int = 1, seed: int = 0, **changes: Any) -> Checkpoint:
+def make_update(
+    version: int = 1, seed: int = 0, *, token: str = "", after: str = "", **changes: Any
+) -> CheckpointUpdate:
+    """A whole update to `version`, behind the one that this function makes for the version before.
+
+    token: its own (default: one that version and seed determine). after: the token it follows.
+    """
     partition = changes.get("partition", NEWS)
+    before = Revision(version - 1, after or make_token(version - 1)) if version > 1 else NO_REVISION
     fields: dict[str, Any] = {
         "partition": partition,
-        "version": version,
+        "follows": before,
+        "token": token or make_token(version, seed),
         "next_offset": 1_000 * version + seed,
-        "state": make_state(seed),
+        "changes": StateChanges.all_of(make_state(seed)),
         "tokenizer_fingerprint": "f" * 64,
         "created_at_ms": 1_700_000_000_000 + version,
         "gaps": (Gap(partition, 10, 20),),
         "labels": {7: "naïve", 3: "新闻\n"},
+        "topic_id": "t0p1c",
     }
-    return Checkpoint(**{**fields, **changes})
+    return CheckpointUpdate(**{**fields, **changes})
+
+
+def make_changes(rows: Sequence[int], seed: int = 0, value: float = 1.5) -> StateChanges:
+    """Those rows of a `make_state` changed to `value`."""
+    H, U = 2, len(rows)
+    whole = StateChanges.all_of(make_state(seed))
+    return replace(
+        whole,
+        whole=False,
+        rows_U=np.array(rows, np.int32),
+        counts_HU=np.full((H, U), value),
+        documents_HU=np.full((H, U), value / 2),
+        tokens_H=whole.tokens_H + value,
+        watermark_ms=whole.watermark_ms + 1,
+    )
+
+
+def make_token(version: int, seed: int = 0) -> str:
+    return f"token-{version}-{seed}"
+
+
+def stored(update: CheckpointUpdate) -> Checkpoint:
+    """What a store holds once it has taken this whole update."""
+    part = encode_update(update)
+    return decode_checkpoint([part])
+
+
+def make_checkpoint(version: int = 1, seed: int = 0, **changes: Any) -> Checkpoint:
+    """What is stored once `make_update` with the same arguments is committed."""
+    return stored(make_update(version, seed, **changes))
+
+
+def versions(store: CheckpointStore) -> dict[TopicPartition, int]:
+    """The version of every partition that has a checkpoint."""
+    return {partition: revision.version for partition, revision in store.revisions().items()}
 
 
 def make_snapshot(
@@ -65,6 +123,7 @@ def make_snapshot(
         "gaps": (Gap(NEWS, 10, 20),),
         "labels": {7: "naïve", 3: "新闻\n"},
         "streamfreq_version": "0.1.0",
+        "epoch": 1_650_000_000_000,
     }
     return Snapshot(**{**fields, **changes})
 

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 
 from streamfreq.checkpoints import open_checkpoints
+from streamfreq.codec import Checkpoint
 from streamfreq.config import RedisConfig, SnapshotsConfig
 from streamfreq.records import TopicPartition
 from streamfreq.redis_client import Client, call, connect
 from streamfreq.snapshots import open_lease, open_snapshots
-from tests.conformance.values import make_checkpoint, make_snapshot
+from tests.conformance.values import NEWS, make_changes, make_snapshot, make_update
 from tests.services.redis import RedisServer
 
 pytestmark = pytest.mark.redis_server
 
 RETAIN = 5
-# latest, index, pinned, fence, lease; stale only while it is marked.
-KEYS_OF_A_JOB = 5
+# latest, epoch, index, pinned, fence, lease; stale only while it is marked.
+KEYS_OF_A_JOB = 6
 
 
 @pytest.fixture
@@ -51,16 +52,17 @@ def test_checkpoints_leave_one_key_each_and_an_index(empty_config: RedisConfig) 
     store = open_checkpoints(empty_config, "news")
     for version in range(1, 20):
         for number in range(4):
-            store.commit(make_checkpoint(version, partition=TopicPartition("a.b", number)))
+            store.commit(make_update(version, partition=TopicPartition("a.b", number)))
     assert call(connect(empty_config), "DBSIZE") == 4 + 1
-    assert store.delete_all() == 4
+    for partition in store.revisions():
+        assert store.delete(partition)
     assert call(connect(empty_config), "DBSIZE") == 0
 
 
 def test_documented_keys(empty_config: RedisConfig) -> None:
     open_snapshots(empty_config, SnapshotsConfig(), "news").publish(make_snapshot(7), 1)
     open_checkpoints(empty_config, "news").commit(
-        make_checkpoint(1, partition=TopicPartition("a/b c", 3))
+        make_update(1, partition=TopicPartition("a/b c", 3))
     )
     client = connect(empty_config)
     prefix = empty_config.prefix
@@ -91,9 +93,9 @@ def test_nothing_looks_through_all_keys(redis_kind: str) -> None:
         client = connect(config)
         call(client, "CONFIG RESETSTAT")
         checkpoints = open_checkpoints(config, "news")
-        checkpoints.commit(make_checkpoint(1))
-        checkpoints.load(make_checkpoint(1).partition)
-        checkpoints.versions()
+        checkpoints.commit(make_update(1))
+        checkpoints.load(NEWS)
+        checkpoints.revisions()
         store = open_snapshots(config, SnapshotsConfig(retain=1), "news")
         lease = open_lease(config, SnapshotsConfig(), "news", "me")
         for version in (1, 2, 3):
@@ -104,26 +106,28 @@ def test_nothing_looks_through_all_keys(redis_kind: str) -> None:
         store.mark_stale(1)
         store.stale_since_ms()
         lease.release()
-        checkpoints.delete_all()
+        checkpoints.delete(NEWS)
         seen = commands_seen(client)
         assert {"evalsha", "hget", "smembers"} <= seen.keys()
         wide = {"keys", "scan", "randomkey", "sort", "flushdb", "flushall", "dbsize"}
         assert wide.isdisjoint(seen)
 
 
-def test_a_body_that_is_not_newer_is_not_sent(redis_kind: str) -> None:
+def test_what_a_reader_has_is_not_sent_again(redis_kind: str) -> None:
     with RedisServer(redis_kind) as server:
         store = open_checkpoints(server.config(), "news")
         client = connect(server.config())
-        partition = make_checkpoint(1).partition
 
-        def bytes_for(newer_than: int) -> int:
+        def bytes_for(known: Checkpoint | None) -> int:
             before = call(client, "INFO", "stats")["total_net_output_bytes"]
-            store.load(partition, newer_than)
+            store.load(NEWS, known)
             after: int = call(client, "INFO", "stats")["total_net_output_bytes"]
             return after - before
 
-        store.commit(make_checkpoint(1))
-        store.load(partition)
-        overhead = bytes_for(newer_than=1)
-        assert bytes_for(newer_than=0) - overhead > 1_000
+        store.commit(make_update(1))
+        known = store.load(NEWS)
+        store.commit(make_update(2, changes=make_changes([3])))
+        whole, change = bytes_for(None), bytes_for(known)
+        nothing = bytes_for(store.load(NEWS))
+        assert nothing < change < whole
+        assert change - nothing < (whole - nothing) * 0.75

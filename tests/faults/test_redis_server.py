@@ -14,7 +14,14 @@ from streamfreq.config import RedisConfig, SnapshotsConfig
 from streamfreq.errors import ServiceUnavailable
 from streamfreq.redis_client import call, connect, describe, ping, server_name
 from streamfreq.snapshots import open_lease, open_snapshots
-from tests.conformance.values import NEWS, make_checkpoint, make_snapshot, same
+from tests.conformance.values import (
+    NEWS,
+    make_checkpoint,
+    make_snapshot,
+    make_update,
+    same,
+    versions,
+)
 from tests.faults.redis_faults import AnsweringServer
 from tests.services.front import Front
 from tests.services.redis import RedisNodes, RedisServer
@@ -39,9 +46,9 @@ def refusal(work: Callable[[], object]) -> str:
 def use(config: RedisConfig) -> None:
     """A commit and a publication, read again."""
     store = open_checkpoints(config, "news")
-    store.commit(make_checkpoint(1))
+    store.commit(make_update(1))
     assert same(store.load(NEWS), make_checkpoint(1))
-    assert store.versions() == {NEWS: 1}
+    assert versions(store) == {NEWS: 1}
     published = open_snapshots(config, SnapshotsConfig(), "news")
     fence = open_lease(config, SnapshotsConfig(), "news", "me").acquire()
     assert fence is not None
@@ -54,15 +61,15 @@ def test_killed_and_started_again(redis_kind: str) -> None:
         config = server.config()
         store = open_checkpoints(config, "news")
         published = open_snapshots(config, SnapshotsConfig(), "news")
-        store.commit(make_checkpoint(1))
+        store.commit(make_update(1))
         published.publish(make_snapshot(1), 1)
         server.kill()
-        line = refusal(lambda: store.commit(make_checkpoint(2)))
+        line = refusal(lambda: store.commit(make_update(2)))
         assert line.startswith(f"redis://127.0.0.1:{server.port}/0 can't be reached")
-        for work in (published.load, published.infos, store.versions, published.latest_version):
+        for work in (published.load, published.infos, store.revisions, published.latest_version):
             assert "can't be reached" in refusal(work)
         server.start()
-        store.commit(make_checkpoint(2))
+        store.commit(make_update(2))
         published.publish(make_snapshot(2), 1)
         assert same(store.load(NEWS), make_checkpoint(2))
         assert [info.version for info in published.infos()] == [1, 2]
@@ -71,25 +78,25 @@ def test_killed_and_started_again(redis_kind: str) -> None:
 def test_started_again_with_nothing(redis_kind: str) -> None:
     with RedisServer(redis_kind) as server:
         store = open_checkpoints(server.config(), "news")
-        store.commit(make_checkpoint(1))
+        store.commit(make_update(1))
         server.kill()
         server.start()
-        assert store.versions() == {}
-        store.commit(make_checkpoint(1, seed=2))
+        assert versions(store) == {}
+        store.commit(make_update(1, seed=2))
         assert same(store.load(NEWS), make_checkpoint(1, seed=2))
 
 
 def test_one_that_hangs(redis_kind: str) -> None:
     with RedisServer(redis_kind) as server:
         store = open_checkpoints(server.config(timeout_ms=100), "news")
-        store.commit(make_checkpoint(1))
+        store.commit(make_update(1))
         os.kill(server.pid, signal.SIGSTOP)
         try:
-            assert "does not answer in time" in refusal(lambda: store.commit(make_checkpoint(2)))
+            assert "does not answer in time" in refusal(lambda: store.commit(make_update(2)))
         finally:
             os.kill(server.pid, signal.SIGCONT)
-        store.commit(make_checkpoint(2))
-        assert store.versions() == {NEWS: 2}
+        store.commit(make_update(2))
+        assert versions(store) == {NEWS: 2}
 
 
 def test_a_full_one_takes_all_or_nothing(redis_kind: str) -> None:
@@ -106,13 +113,13 @@ def test_a_full_one_takes_all_or_nothing(redis_kind: str) -> None:
             version += 1
             try:
                 published.publish(make_snapshot(version, vocab_size=10_000), 1)
-                store.commit(make_checkpoint(version))
+                store.commit(make_update(version))
             except ServiceUnavailable as error:
                 lines.add(str(error))
             assert version < 100
         # Something small may still fit; now nothing does.
         call(connect(config), "CONFIG SET", "maxmemory", 1)
-        lines.add(refusal(lambda: store.commit(make_checkpoint(store.versions()[NEWS] + 1))))
+        lines.add(refusal(lambda: store.commit(make_update(versions(store)[NEWS] + 1))))
         lines.add(refusal(lambda: published.publish(make_snapshot(999), 1)))
         assert {line.partition(" ")[2] for line in lines} == {
             "is out of memory (maxmemory); raise its limit, or lower snapshots.retain"
@@ -121,7 +128,7 @@ def test_a_full_one_takes_all_or_nothing(redis_kind: str) -> None:
         assert kept == list(range(1, published.latest_version() + 1))
         assert all(published.load(one) is not None for one in kept)
         checkpoint = store.load(NEWS)
-        assert same(checkpoint, make_checkpoint(store.versions()[NEWS]))
+        assert same(checkpoint, make_checkpoint(versions(store)[NEWS]))
         call(connect(config), "CONFIG SET", "maxmemory", 0)
         published.publish(make_snapshot(999), 1)
         assert published.latest_version() == 999
@@ -157,7 +164,7 @@ def test_one_in_trouble(answer: str, expected: str) -> None:
             {"url": f"redis://127.0.0.1:{server.port}", "password": "", "timeout_ms": 500}
         )
         store = open_checkpoints(config, "news")
-        line = refusal(lambda: store.commit(make_checkpoint(1)))
+        line = refusal(lambda: store.commit(make_update(1)))
         assert expected in line
         assert line.startswith(f"redis://127.0.0.1:{server.port}/0 ")
 
@@ -166,7 +173,7 @@ def test_a_replica(redis_kind: str) -> None:
     with RedisServer(redis_kind) as server:
         server.command("REPLICAOF", "127.0.0.1", 1)
         store = open_checkpoints(server.config(), "news")
-        assert "is a read-only replica" in refusal(lambda: store.commit(make_checkpoint(1)))
+        assert "is a read-only replica" in refusal(lambda: store.commit(make_update(1)))
 
 
 def test_with_a_password(redis_kind: str) -> None:
@@ -260,8 +267,8 @@ def test_on_a_numbered_database(redis_server: RedisServer, redis_config: RedisCo
         )
 
     use(numbered(7))
-    assert open_checkpoints(numbered(7), "news").versions() == {NEWS: 1}
-    assert open_checkpoints(numbered(8), "news").versions() == {}
+    assert versions(open_checkpoints(numbered(7), "news")) == {NEWS: 1}
+    assert versions(open_checkpoints(numbered(8), "news")) == {}
     line = refusal(lambda: use(numbered(4_000)))
     assert "does not have that database" in line
 
@@ -272,7 +279,7 @@ def test_a_cluster_loses_a_node(redis_kind: str) -> None:
         use(config)
         single = config.model_copy(update={"cluster": False})
         stores = [open_checkpoints(single, f"job {i}") for i in range(4)]
-        lines = {refusal_or_none(lambda: store.commit(make_checkpoint(1))) for store in stores}  # noqa: B023
+        lines = {refusal_or_none(lambda: store.commit(make_update(1))) for store in stores}  # noqa: B023
         assert any("set redis.cluster = true" in str(line) for line in lines)
         store = open_checkpoints(config, "news")
         published = [open_snapshots(config, SnapshotsConfig(), f"job{i}") for i in range(4)]
@@ -285,7 +292,7 @@ def test_a_cluster_loses_a_node(redis_kind: str) -> None:
         for one in published:
             one.publish(make_snapshot(2), 1)
             assert one.latest_version() == 2
-        assert store.versions() in ({}, {NEWS: 1})
+        assert versions(store) in ({}, {NEWS: 1})
 
 
 def refusal_or_none(work: Callable[[], object]) -> str | None:

@@ -11,7 +11,14 @@ from streamfreq.config import RedisConfig
 from streamfreq.errors import CheckpointConflict, FencedOut, ServiceUnavailable
 from streamfreq.redis_client import call, connect
 from streamfreq.snapshots.redis import RedisPublisherLease, RedisSnapshotStore
-from tests.conformance.values import NEWS, make_checkpoint, make_snapshot, same
+from tests.conformance.values import (
+    NEWS,
+    make_checkpoint,
+    make_snapshot,
+    make_update,
+    same,
+    versions,
+)
 from tests.faults.redis_faults import FailingClient
 from tests.services.front import Front
 from tests.services.redis import RedisServer
@@ -42,7 +49,7 @@ def test_the_number_of_steps_is_what_the_tests_below_walk_through(
     redis_config: RedisConfig,
 ) -> None:
     commit = steps_of(
-        redis_config, lambda client: checkpoints(client, redis_config).commit(make_checkpoint(1))
+        redis_config, lambda client: checkpoints(client, redis_config).commit(make_update(1))
     )
     publish = steps_of(
         redis_config, lambda client: snapshots(client, redis_config).publish(make_snapshot(1), 1)
@@ -53,22 +60,21 @@ def test_the_number_of_steps_is_what_the_tests_below_walk_through(
 @WHEN
 @pytest.mark.parametrize("step", range(1, COMMIT_STEPS + 1))
 def test_commit_dies_and_is_retried(redis_config: RedisConfig, step: int, when: str) -> None:
-    checkpoints(None, redis_config).commit(make_checkpoint(1))
-    client = FailingClient(redis_config)
+    for version in (1, 2):
+        checkpoints(None, redis_config).commit(make_update(version))
+    client = FailingClient(redis_config, step, when)
     store = checkpoints(client, redis_config)
-    store.commit(make_checkpoint(2))
-    client.fail(step, when)
     with pytest.raises(ServiceUnavailable):
-        store.commit(make_checkpoint(3))
+        store.commit(make_update(3))
     done = (step, when) == (COMMIT_STEPS, "after")
     reader = checkpoints(None, redis_config)
     assert same(reader.load(NEWS), make_checkpoint(3 if done else 2))
-    assert reader.versions() == {NEWS: 3 if done else 2}
+    assert versions(reader) == {NEWS: 3 if done else 2}
     client.mend()
-    store.commit(make_checkpoint(3))
+    store.commit(make_update(3))
     assert same(reader.load(NEWS), make_checkpoint(3))
-    store.commit(make_checkpoint(4))
-    assert reader.versions() == {NEWS: 4}
+    store.commit(make_update(4))
+    assert versions(reader) == {NEWS: 4}
 
 
 @WHEN
@@ -78,37 +84,36 @@ def test_first_commit_dies_for_good_and_another_worker_takes_over(
 ) -> None:
     dead = checkpoints(FailingClient(redis_config, step, when), redis_config)
     with pytest.raises(ServiceUnavailable):
-        dead.commit(make_checkpoint(1))
+        dead.commit(make_update(1))
     other = checkpoints(None, redis_config)
     done = (step, when) == (COMMIT_STEPS, "after")
-    assert other.versions() == ({NEWS: 1} if done else {})
-    other.commit(make_checkpoint(2 if done else 1, seed=8))
-    assert list(other.versions()) == [NEWS]
+    assert versions(other) == ({NEWS: 1} if done else {})
+    other.commit(make_update(2 if done else 1, seed=8))
+    assert list(versions(other)) == [NEWS]
 
 
 def test_a_retry_that_comes_after_another_worker_is_a_conflict(redis_config: RedisConfig) -> None:
     client = FailingClient(redis_config, COMMIT_STEPS, "before")
     store = checkpoints(client, redis_config)
     with pytest.raises(ServiceUnavailable):
-        store.commit(make_checkpoint(1))
-    checkpoints(None, redis_config).commit(make_checkpoint(1, seed=8))
+        store.commit(make_update(1))
+    checkpoints(None, redis_config).commit(make_update(1, seed=8))
     client.mend()
     with pytest.raises(CheckpointConflict):
-        store.commit(make_checkpoint(1))
+        store.commit(make_update(1))
     assert same(store.load(NEWS), make_checkpoint(1, seed=8))
 
 
 @WHEN
 @pytest.mark.parametrize("step", range(1, DELETE_STEPS + 1))
-def test_delete_all_dies_and_is_retried(redis_config: RedisConfig, step: int, when: str) -> None:
-    checkpoints(None, redis_config).commit(make_checkpoint(1))
-    # The first command reads the index.
-    client = FailingClient(redis_config, 1 + step, when)
+def test_delete_dies_and_is_retried(redis_config: RedisConfig, step: int, when: str) -> None:
+    checkpoints(None, redis_config).commit(make_update(1))
+    client = FailingClient(redis_config, step, when)
     with pytest.raises(ServiceUnavailable):
-        checkpoints(client, redis_config).delete_all()
+        checkpoints(client, redis_config).delete(NEWS)
     deleted = (step, when) != (1, "before")
-    assert checkpoints(None, redis_config).versions() == ({} if deleted else {NEWS: 1})
-    assert checkpoints(None, redis_config).delete_all() == (0 if deleted else 1)
+    assert versions(checkpoints(None, redis_config)) == ({} if deleted else {NEWS: 1})
+    assert checkpoints(None, redis_config).delete(NEWS) is not deleted
     assert checkpoints(None, redis_config).load(NEWS) is None
 
 
@@ -211,9 +216,9 @@ def test_a_body_that_the_server_evicted_is_not_kept(redis_config: RedisConfig) -
 def test_another_worker_between_the_steps(redis_config: RedisConfig) -> None:
     other = checkpoints(None, redis_config)
     client = FailingClient(redis_config)
-    client.between(COMMIT_STEPS, lambda: other.commit(make_checkpoint(1, seed=8)))
+    client.between(COMMIT_STEPS, lambda: other.commit(make_update(1, seed=8)))
     with pytest.raises(CheckpointConflict):
-        checkpoints(client, redis_config).commit(make_checkpoint(1))
+        checkpoints(client, redis_config).commit(make_update(1))
     assert same(other.load(NEWS), make_checkpoint(1, seed=8))
 
 
@@ -223,18 +228,18 @@ def test_lost_answers_are_no_conflict(redis_server: RedisServer, redis_config: R
         config = redis_config.model_copy(update={"url": f"redis://127.0.0.1:{front.port}"})
         store, published = checkpoints(None, config), snapshots(None, config)
         lease = RedisPublisherLease(connect(config), config.prefix, "news", "me", 60)
-        store.commit(make_checkpoint(1))
+        store.commit(make_update(1))
         published.publish(make_snapshot(1), 1)
         assert lease.acquire() == 2
         front.lose_answer_to(b"SADD", b"EVALSHA")
-        store.commit(make_checkpoint(2))
-        assert store.versions() == {NEWS: 2}
+        store.commit(make_update(2))
+        assert versions(store) == {NEWS: 2}
         front.lose_answer_to(b"EVALSHA", b"EVALSHA")
         published.publish(make_snapshot(2), 2)
         assert [info.version for info in published.infos()] == [1, 2]
         front.lose_answer_to(b"EVALSHA", b"HMGET", b"GET")
         assert lease.acquire() == 2
-        assert store.versions() == {NEWS: 2}
+        assert versions(store) == {NEWS: 2}
         assert same(published.load(), make_snapshot(2))
         assert front.lost == 7
 
@@ -243,7 +248,7 @@ def test_a_server_that_forgot_the_scripts(redis_config: RedisConfig) -> None:
     store, published = checkpoints(None, redis_config), snapshots(None, redis_config)
     for version in (1, 2, 3):
         call(connect(redis_config), "SCRIPT FLUSH")
-        store.commit(make_checkpoint(version))
+        store.commit(make_update(version))
         published.publish(make_snapshot(version), 1)
     assert same(store.load(NEWS), make_checkpoint(3))
     assert published.latest_version() == 3
@@ -251,8 +256,8 @@ def test_a_server_that_forgot_the_scripts(redis_config: RedisConfig) -> None:
 
 def test_a_lost_index_heals_with_the_next_commit(redis_config: RedisConfig) -> None:
     store = checkpoints(None, redis_config)
-    store.commit(make_checkpoint(1))
+    store.commit(make_update(1))
     call(connect(redis_config), "DEL", f"{redis_config.prefix}:news:checkpoints")
-    assert store.versions() == {}
-    store.commit(make_checkpoint(2))
-    assert store.versions() == {NEWS: 2}
+    assert versions(store) == {}
+    store.commit(make_update(2))
+    assert versions(store) == {NEWS: 2}

@@ -72,7 +72,7 @@ SERVICE = {
         },
         "ports": {
             "type": "array",
-            "items": {"type": "string", "pattern": r"^127\.0\.0\.1:\d+:\d+$"},
+            "items": {"type": "string", "pattern": r"^127\.0\.0\.1:\d+(-\d+)?:\d+$"},
         },
         "volumes": {
             "type": "array",
@@ -292,11 +292,24 @@ def test_the_configuration_fits_the_services(services: dict[str, Mapping]) -> No
     assert f"://{config.kafka.bootstrap_servers[0]}" in kafka
     command = services["topic"]["command"]
     assert config.kafka.topics == [command[command.index("--topic") + 1]]
-    port = config.telemetry.http_port
-    assert daemon["ports"] == [f"127.0.0.1:{port}:{port}"]
     grace = re.fullmatch(r"(\d+)s", daemon["stop_grace_period"])
     assert grace
     assert int(grace[1]) > config.schedule.shutdown_timeout_seconds
+
+
+def test_each_of_many_daemons_gets_a_port_of_the_host(services: dict[str, Mapping]) -> None:
+    """`docker compose up --scale daemon=N`: a single port of the host would go to one only."""
+    daemon = services["daemon"]
+    port = load_config(EXAMPLE, env=daemon["environment"]).telemetry.http_port
+    (published,) = daemon["ports"]
+    match = re.fullmatch(r"127\.0\.0\.1:(\d+)-(\d+):(\d+)", published)
+    assert match, published
+    first, last, inside = map(int, match.groups())
+    assert (first, inside) == (port, port)
+    command = services["topic"]["command"]
+    partitions = int(command[command.index("--partitions") + 1])
+    assert last - first + 1 == partitions
+    assert "container_name" not in daemon
 
 
 def test_the_example_alone_is_a_valid_configuration() -> None:

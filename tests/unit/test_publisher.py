@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import uuid
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,14 @@ import pytest
 
 from streamfreq.checkpoints.memory import MemoryCheckpointStore
 from streamfreq.clock import ManualClock
-from streamfreq.codec import Checkpoint, Gap, Snapshot
+from streamfreq.codec import (
+    NO_REVISION,
+    CheckpointUpdate,
+    DecayedState,
+    Gap,
+    Snapshot,
+    StateChanges,
+)
 from streamfreq.config import SnapshotsConfig, WeightsConfig
 from streamfreq.counting import Counters
 from streamfreq.errors import CheckpointRefused, FencedOut, ServiceUnavailable
@@ -32,15 +40,14 @@ RECORDS = {
 }
 
 
-def checkpoint(partition: TopicPartition, version: int = 1, **changes: object) -> Checkpoint:
+def state_of(partition: TopicPartition) -> DecayedState:
     counters = Counters(HALF_LIVES, V)
     for ids, time_ms in RECORDS[partition]:
         counters.update(
             TokenBatch(np.array(ids, np.int32), np.array([len(ids)], np.int64)),
             np.array([time_ms], np.int64),
         )
-    made = Checkpoint(partition, version, 10, counters.state(), "f00d", 0)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return counters.state()
 
 
 class Bench:
@@ -64,6 +71,21 @@ class Bench:
             self.clock,
         )
 
+    def commit(
+        self, partition: TopicPartition, state: DecayedState | None = None, **changes: object
+    ) -> None:
+        """Commit the partition's records, or `state`, behind what is stored."""
+        update = CheckpointUpdate(
+            partition,
+            self.checkpoints.revisions().get(partition, NO_REVISION),
+            uuid.uuid4().hex,
+            10,
+            StateChanges.all_of(state or state_of(partition)),
+            "f00d",
+            0,
+        )
+        self.checkpoints.commit(replace(update, **changes))  # type: ignore[arg-type]
+
     def publish(self) -> Snapshot:
         snapshot = self.publisher.publish()
         assert snapshot is not None
@@ -73,7 +95,7 @@ class Bench:
 def test_the_snapshot_is_the_plain_sum_over_all_committed_records() -> None:
     bench = Bench()
     for partition in RECORDS:
-        bench.checkpoints.commit(checkpoint(partition))
+        bench.commit(partition)
     snapshot = bench.publish()
     assert snapshot.as_of_ms == 1_060_000
     everything = [record for records in RECORDS.values() for record in records]
@@ -94,10 +116,10 @@ def test_nothing_committed_nothing_published() -> None:
 def test_nothing_new_nothing_published_then_only_forward() -> None:
     bench = Bench()
     partition = TopicPartition("a", 0)
-    bench.checkpoints.commit(checkpoint(partition))
+    bench.commit(partition)
     assert bench.publish().version == 1
     assert bench.publisher.publish() is None
-    bench.checkpoints.commit(checkpoint(partition, 2, next_offset=11))
+    bench.commit(partition, next_offset=11)
     second = bench.publish()
     assert (second.version, second.offsets[partition]) == (2, 11)
 
@@ -105,8 +127,8 @@ def test_nothing_new_nothing_published_then_only_forward() -> None:
 def test_gaps_and_labels_of_all_partitions_are_told() -> None:
     bench = Bench()
     a, b = TopicPartition("a", 0), TopicPartition("b", 0)
-    bench.checkpoints.commit(checkpoint(a, gaps=(Gap(a, 0, 3),), labels={1: "one"}))
-    bench.checkpoints.commit(checkpoint(b, gaps=(Gap(b, 5, 6),), labels={2: "two"}))
+    bench.commit(a, gaps=(Gap(a, 0, 3),), labels={1: "one"})
+    bench.commit(b, gaps=(Gap(b, 5, 6),), labels={2: "two"})
     snapshot = bench.publish()
     assert snapshot.gaps == (Gap(a, 0, 3), Gap(b, 5, 6))
     assert snapshot.labels == {1: "one", 2: "two"}
@@ -115,10 +137,10 @@ def test_gaps_and_labels_of_all_partitions_are_told() -> None:
 def test_only_the_holder_of_the_lease_publishes_and_another_takes_over() -> None:
     one = Bench("one", lease_seconds=5)
     two = Bench("two", other=one, lease_seconds=5)
-    one.checkpoints.commit(checkpoint(TopicPartition("a", 0)))
+    one.commit(TopicPartition("a", 0))
     assert one.publish().version == 1
     assert two.publisher.publish() is None
-    one.checkpoints.commit(checkpoint(TopicPartition("a", 0), 2))
+    one.commit(TopicPartition("a", 0))
     one.clock.advance(6)
     assert two.publish().version == 2
 
@@ -126,12 +148,12 @@ def test_only_the_holder_of_the_lease_publishes_and_another_takes_over() -> None
 def test_a_publisher_that_slept_through_its_lease_is_refused() -> None:
     one = Bench("one", lease_seconds=5)
     two = Bench("two", other=one, lease_seconds=5)
-    one.checkpoints.commit(checkpoint(TopicPartition("a", 0)))
+    one.commit(TopicPartition("a", 0))
     fence = one.lease.acquire()
     assert fence is not None
     stale = one.publish()
     one.clock.advance(6)
-    one.checkpoints.commit(checkpoint(TopicPartition("a", 0), 2))
+    one.commit(TopicPartition("a", 0))
     assert two.publish().version == 2
     with pytest.raises(FencedOut):
         one.snapshots.publish(replace(stale, version=3), fence)
@@ -145,7 +167,7 @@ def test_all_mass_decayed_keeps_the_last_snapshot_and_marks_it_stale() -> None:
     counters.update(
         TokenBatch(np.array([1], np.int32), np.array([1], np.int64)), np.array([940_000], np.int64)
     )
-    bench.checkpoints.commit(checkpoint(partition, state=counters.state()))
+    bench.commit(partition, state=counters.state())
     bench.clock.jump(-1_000)
     first = bench.publish()
     assert np.isfinite(first.counts_HV).all()
@@ -157,17 +179,17 @@ def test_all_mass_decayed_keeps_the_last_snapshot_and_marks_it_stale() -> None:
 
 def test_another_tokenizer_is_refused_and_named() -> None:
     bench = Bench()
-    bench.checkpoints.commit(checkpoint(TopicPartition("a", 0), tokenizer_fingerprint="beef"))
+    bench.commit(TopicPartition("a", 0), tokenizer_fingerprint="beef")
     with pytest.raises(CheckpointRefused, match="beef"):
         bench.publisher.publish()
 
 
-@pytest.mark.parametrize("dies_at", ["revisions", "load", "latest_version", "publish"])
+@pytest.mark.parametrize("dies_at", ["revisions", "load", "latest_version", "epoch", "publish"])
 def test_the_store_goes_away_at_each_step_and_the_next_try_publishes(
     dies_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench()
-    bench.checkpoints.commit(checkpoint(TopicPartition("a", 0)))
+    bench.commit(TopicPartition("a", 0))
     owner = bench.checkpoints if dies_at in ("revisions", "load") else bench.snapshots
 
     def away(*_: object, **__: object) -> None:
@@ -179,3 +201,80 @@ def test_the_store_goes_away_at_each_step_and_the_next_try_publishes(
             bench.publisher.publish()
     assert bench.snapshots.latest_version() == 0
     assert bench.publish().version == 1
+
+
+def test_what_readers_have_got_is_never_taken_back(caplog: pytest.LogCaptureFixture) -> None:
+    """The store goes back to older checkpoints: publishing waits until they are counted again."""
+    bench = Bench()
+    a, b = TopicPartition("a", 0), TopicPartition("b", 0)
+    bench.commit(a, next_offset=10)
+    bench.commit(b, next_offset=20)
+    first = bench.publish()
+    bench.checkpoints.delete(a)
+    for offset in (4, 9):
+        if offset == 9:
+            bench.commit(a, next_offset=offset)
+        assert bench.publisher.publish() is None
+        assert "1 partitions (a-0 ...)" in bench.publisher.held
+    bench.commit(a, next_offset=11)
+    second = bench.publish()
+    assert not bench.publisher.held
+    assert (second.version, second.epoch) == (first.version + 1, first.epoch)
+    assert second.offsets == {a: 11, b: 20}
+    assert len([text for text in caplog.messages if "lost writes" in text]) == 1
+
+
+def test_the_next_publisher_does_not_take_back_either() -> None:
+    one = Bench("one", lease_seconds=5)
+    two = Bench("two", other=one, lease_seconds=5)
+    a = TopicPartition("a", 0)
+    one.commit(a, next_offset=10)
+    first = one.publish()
+    one.clock.advance(6)
+    one.checkpoints.delete(a)
+    one.commit(a, next_offset=9)
+    assert two.publisher.publish() is None
+    one.commit(a, next_offset=12)
+    second = two.publish()
+    assert (second.version, second.epoch) == (first.version + 1, first.epoch)
+
+
+def test_after_the_loss_of_everything_a_new_epoch_tells_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    a = TopicPartition("a", 0)
+    bench.commit(a, next_offset=10)
+    first = bench.publish()
+    bench.checkpoints.delete(a)
+    bench.shared.kept.clear()
+    bench.shared.latest = bench.shared.epoch = 0
+    bench.commit(a, next_offset=3)
+    second = bench.publish()
+    assert second.version == first.version + 1
+    assert second.epoch > first.epoch
+    assert second.offsets == {a: 3}
+    assert any("lost all snapshots" in text for text in caplog.messages)
+
+
+def test_an_ended_epoch_binds_no_more_but_the_versions_go_on() -> None:
+    bench = Bench()
+    a = TopicPartition("a", 0)
+    bench.commit(a, next_offset=10)
+    first = bench.publish()
+    bench.checkpoints.delete(a)
+    bench.snapshots.end_epoch()
+    bench.commit(a, next_offset=3)
+    second = bench.publish()
+    assert (second.version, second.offsets) == (first.version + 1, {a: 3})
+    assert second.epoch > first.epoch
+
+
+def test_as_of_never_goes_back_with_the_clock() -> None:
+    bench = Bench(as_of="clock")
+    bench.commit(TopicPartition("a", 0), next_offset=10)
+    first = bench.publish()
+    assert first.as_of_ms == bench.clock.now_ms()
+    bench.clock.jump(-3_600)
+    bench.commit(TopicPartition("a", 0), next_offset=11)
+    assert bench.publish().as_of_ms == first.as_of_ms

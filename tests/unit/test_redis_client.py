@@ -14,7 +14,7 @@ from streamfreq.config import RedisConfig, SnapshotsConfig
 from streamfreq.errors import ConfigError
 from streamfreq.redis_client import connect, describe, server_name
 from streamfreq.snapshots import open_lease, open_snapshots
-from tests.conformance.values import make_checkpoint, make_snapshot
+from tests.conformance.values import make_snapshot, make_update, versions
 
 SECRET = "s3cr3t"
 
@@ -116,11 +116,11 @@ def test_what_a_cluster_can_not_do(url: str) -> None:
 def test_memory_is_shared_by_url_prefix_and_job() -> None:
     config = RedisConfig(url="memory://test_memory_is_shared")
     settings = SnapshotsConfig()
-    open_checkpoints(config, "news").commit(make_checkpoint(1))
+    open_checkpoints(config, "news").commit(make_update(1))
     open_snapshots(config, settings, "news").publish(make_snapshot(1), 1)
     assert open_lease(config, settings, "news", "a").acquire() == 2
     assert describe(config) == "memory://"
-    assert len(open_checkpoints(config, "news").versions()) == 1
+    assert len(versions(open_checkpoints(config, "news"))) == 1
     assert open_snapshots(config, settings, "news").latest_version() == 1
     assert open_lease(config, settings, "news", "b").acquire() is None
     for other, job in (
@@ -128,7 +128,7 @@ def test_memory_is_shared_by_url_prefix_and_job() -> None:
         (config.model_copy(update={"prefix": "else"}), "news"),
         (config.model_copy(update={"url": "memory://else"}), "news"),
     ):
-        assert open_checkpoints(other, job).versions() == {}
+        assert versions(open_checkpoints(other, job)) == {}
         assert open_snapshots(other, settings, job).latest_version() == 0
         assert open_lease(other, settings, job, "b").acquire() == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from streamfreq.codec import (
-    Checkpoint,
+    CheckpointUpdate,
     DecayedState,
     Gap,
+    Revision,
     Snapshot,
+    StateChanges,
     decode_checkpoint,
     decode_snapshot,
-    encode_checkpoint,
     encode_snapshot,
+    encode_update,
 )
+from streamfreq.errors import CheckpointRefused
 from streamfreq.records import TopicPartition
-from tests.conformance.values import make_checkpoint, make_snapshot, make_state, same
+from tests.conformance.values import make_changes, make_snapshot, make_state, make_update, same
 
 # Any text at all, lone surrogates too: topics of a file source are paths.
 TEXT = st.text(st.characters(codec=None), max_size=8)
@@ -57,16 +61,18 @@ def states(draw: st.DrawFn) -> DecayedState:
 
 
 @st.composite
-def checkpoints(draw: st.DrawFn) -> Checkpoint:
-    return Checkpoint(
+def updates(draw: st.DrawFn) -> CheckpointUpdate:
+    return CheckpointUpdate(
         partition=draw(PARTITIONS),
-        version=draw(st.integers(1, 2**53)),
+        follows=Revision(draw(st.integers(0, 2**53)), ""),
+        token=draw(TEXT),
         next_offset=draw(INT64),
-        state=draw(states()),
+        changes=StateChanges.all_of(draw(states())),
         tokenizer_fingerprint=draw(TEXT),
         created_at_ms=draw(INT64),
         gaps=draw(GAPS),
         labels=draw(LABELS),
+        topic_id=draw(TEXT),
     )
 
 
@@ -93,16 +99,22 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         gaps=draw(GAPS),
         labels=draw(LABELS),
         streamfreq_version=draw(TEXT),
+        epoch=draw(INT64),
     )
 
 
-@given(checkpoints())
+@given(updates(), states())
 @settings(max_examples=100, deadline=None)
-def test_any_checkpoint(checkpoint: Checkpoint) -> None:
-    data = encode_checkpoint(checkpoint)
-    decoded = decode_checkpoint(data)
-    assert same(decoded, checkpoint)
-    assert encode_checkpoint(decoded) == data
+def test_any_checkpoint(update: CheckpointUpdate, state: DecayedState) -> None:
+    data = encode_update(update)
+    decoded = decode_checkpoint([data])
+    assert decoded.revision == update.revision
+    assert same(decoded.state, update.changes.applied_to(None))
+    for name in ("partition", "next_offset", "tokenizer_fingerprint", "created_at_ms", "gaps"):
+        assert same(getattr(decoded, name), getattr(update, name))
+    assert (decoded.labels, decoded.topic_id) == (update.labels, update.topic_id)
+    assert encode_update(update) == data
+    assert same(StateChanges.all_of(state).applied_to(None), state)
 
 
 @given(snapshots())
@@ -119,10 +131,43 @@ def test_only_used_rows_are_written() -> None:
     state.counts_HV[0, [0, 99_999]] = 1.5
     assert state.documents_HV is not None
     state.documents_HV[0, 7] = 0.5
-    checkpoint = make_checkpoint(state=state)
-    data = encode_checkpoint(checkpoint)
+    data = encode_update(make_update(changes=StateChanges.all_of(state)))
     assert len(data) < 2_000
-    assert same(decode_checkpoint(data), checkpoint)
+    assert same(decode_checkpoint([data]).state, state)
+
+
+def test_changes_have_to_follow_what_is_in_front_of_them() -> None:
+    first = encode_update(make_update(1))
+    second = encode_update(make_update(2, changes=make_changes([1])))
+    third = encode_update(make_update(3, changes=make_changes([2])))
+    assert decode_checkpoint([first, second, third]).version == 3
+    for parts in ([first, third], [second], [third, second], [second, first, third], []):
+        with pytest.raises(CheckpointRefused, match=r"^checkpoint: "):
+            decode_checkpoint(parts)
+    known = decode_checkpoint([first])
+    with pytest.raises(CheckpointRefused, match="does not follow"):
+        decode_checkpoint([third], known=known)
+    assert same(known, decode_checkpoint([first]))
+    assert same(
+        decode_checkpoint([second, third], known=known), decode_checkpoint([first, second, third])
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"vocab_size": 51},
+        {"half_lives_seconds": (1.0, 2.0)},
+        {"documents_HU": None},
+        {"rows_U": np.array([50], np.int32)},
+        {"rows_U": np.array([-1], np.int32)},
+    ],
+)
+def test_changes_of_another_shape_are_refused(wrong: dict[str, Any]) -> None:
+    changes = replace(make_changes([1]), **wrong)
+    parts = [encode_update(make_update(1)), encode_update(make_update(2, changes=changes))]
+    with pytest.raises(CheckpointRefused, match="not a checkpoint of this format"):
+        decode_checkpoint(parts)
 
 
 @pytest.mark.parametrize(
@@ -150,25 +195,26 @@ def test_views_are_written_as_they_read(view: Any) -> None:
     decoded = decode_snapshot(encode_snapshot(snapshot))
     assert decoded.counts_HV.tolist() == counts_HV.tolist()
     assert decoded.weights["default"].tolist() == list(range(0, 2 * V, 2))
-    checkpoint = make_checkpoint(
-        state=DecayedState(
-            snapshot.half_lives_seconds,
-            np.arange(2 * H)[::2],
-            counts_HV,
-            None,
-            snapshot.tokens_H,
-            snapshot.records_H,
-            5,
-        )
+    changes = StateChanges(
+        snapshot.half_lives_seconds,
+        V,
+        True,
+        np.arange(2 * H)[::2],
+        np.arange(2 * V, dtype=np.int32)[::2] // 2,
+        counts_HV,
+        None,
+        snapshot.tokens_H,
+        snapshot.records_H,
+        5,
     )
-    state = decode_checkpoint(encode_checkpoint(checkpoint)).state
+    state = decode_checkpoint([encode_update(make_update(changes=changes))]).state
     assert state.counts_HV.tolist() == counts_HV.tolist()
     assert state.landmarks_H.tolist() == list(range(0, 2 * H, 2))
 
 
 def test_what_is_decoded_can_be_written_to() -> None:
     """Counting goes on in the decoded arrays, and torch warns of arrays that are read-only."""
-    state = decode_checkpoint(encode_checkpoint(make_checkpoint())).state
+    state = decode_checkpoint([encode_update(make_update())]).state
     snapshot = decode_snapshot(encode_snapshot(make_snapshot()))
     for array in (
         *(state.counts_HV, state.documents_HV, state.landmarks_H, state.tokens_H, state.records_H),
@@ -180,9 +226,9 @@ def test_what_is_decoded_can_be_written_to() -> None:
 
 
 def test_equal_values_have_equal_bytes() -> None:
-    one = make_checkpoint(labels={1: "a", 2: "b"})
-    other = make_checkpoint(labels={2: "b", 1: "a"}, state=make_state())
-    assert encode_checkpoint(one) == encode_checkpoint(other)
+    one = make_update(labels={1: "a", 2: "b"})
+    other = make_update(labels={2: "b", 1: "a"}, changes=StateChanges.all_of(make_state()))
+    assert encode_update(one) == encode_update(other)
     a, b = TopicPartition("a", 0), TopicPartition("b", 1)
     first = make_snapshot(labels={1: "a", 2: "b"}, offsets={a: 1, b: 2})
     second = make_snapshot(labels={2: "b", 1: "a"}, offsets={b: 2, a: 1})
@@ -191,9 +237,9 @@ def test_equal_values_have_equal_bytes() -> None:
 
 def test_bytes_are_the_same_in_another_process() -> None:
     program = (
-        "import hashlib; from streamfreq.codec import encode_checkpoint, encode_snapshot;"
-        "from tests.conformance.values import make_checkpoint, make_snapshot;"
-        "print(hashlib.sha256(encode_checkpoint(make_checkpoint())"
+        "import hashlib; from streamfreq.codec import encode_snapshot, encode_update;"
+        "from tests.conformance.values import make_snapshot, make_update;"
+        "print(hashlib.sha256(encode_update(make_update())"
         " + encode_snapshot(make_snapshot())).hexdigest())"
     )
     sums = {

@@ -11,10 +11,10 @@ import pytest
 
 from streamfreq.checkpoints.memory import MemoryCheckpointStore
 from streamfreq.codec import Checkpoint
-from streamfreq.daemon.assignment import Assignment, CountersSpec
+from streamfreq.daemon.assignment import Assignment, CountersSpec, Told
 from streamfreq.errors import CheckpointRefused, ServiceUnavailable
 from streamfreq.partition import Partition
-from streamfreq.records import TokenBatch, TopicPartition
+from streamfreq.records import RecordBatch, TokenBatch, TopicPartition
 from streamfreq.sources.base import StartAt
 
 A, B = TopicPartition("news", 0), TopicPartition("news", 1)
@@ -27,19 +27,27 @@ class AwayStore(MemoryCheckpointStore):
 
     away = False
 
-    def load(self, partition: TopicPartition, newer_than: int = 0) -> Checkpoint | None:
+    def load(self, partition: TopicPartition, known: Checkpoint | None = None) -> Checkpoint | None:
         if self.away:
             raise ServiceUnavailable("away")
-        return super().load(partition, newer_than)
+        return super().load(partition, known)
 
 
 class Bench:
     def __init__(self, spec: CountersSpec = SPEC, store: AwayStore | None = None) -> None:
         self.store = store or AwayStore("job")
         self.committed: list[TopicPartition] = []
-        self.assignment = Assignment(spec, self.store, lambda: EARLIEST, self.commit)
+        self.restored: dict[TopicPartition, int] = {}
+        self.gaps: dict[TopicPartition, int] = {}
+        self.beats = 0
+        told = Told(self.commit, self.restored.__setitem__, self.gaps.__setitem__, self.beat)
+        self.assignment = Assignment(spec, self.store, lambda: EARLIEST, told)
 
-    def commit(self, partitions: Sequence[Partition]) -> None:
+    def beat(self) -> None:
+        self.beats += 1
+
+    def commit(self, partitions: Sequence[Partition], limit_seconds: float) -> None:
+        assert limit_seconds < math.inf
         for item in partitions:
             item.commit(self.store, 1, {})
             self.committed.append(item.partition)
@@ -48,7 +56,8 @@ class Bench:
         item = self.assignment.get(partition)
         assert item is not None
         tokens = TokenBatch(np.array([token_id], np.int32), np.array([1], np.int64))
-        item.count(tokens, np.array([1_000], np.int64), offset, offset + 1)
+        batch = RecordBatch(partition, np.array([offset]), np.array([1_000]), [b"a"], offset + 1)
+        item.count(tokens, np.array([1_000], np.int64), batch)
 
 
 def test_without_a_checkpoint_it_begins_at_the_policy_and_with_one_at_its_offset() -> None:
@@ -58,7 +67,17 @@ def test_without_a_checkpoint_it_begins_at_the_policy_and_with_one_at_its_offset
     bench.assignment.on_revoked([A])
     assert bench.committed == [A]
     assert bench.assignment.get(A) is None
+    assert not bench.restored
     assert bench.assignment.on_assigned([A]) == {A: StartAt(offset=1)}
+    assert bench.restored == {A: 1}
+    assert bench.beats == 3
+
+
+def test_a_gap_is_told_and_recorded() -> None:
+    bench = Bench()
+    bench.assignment.on_assigned([A])
+    bench.assignment.on_gap(A, 3, 10)
+    assert bench.gaps == {A: 7}
 
 
 def test_while_the_store_is_away_partitions_wait_and_then_load() -> None:

@@ -15,13 +15,14 @@ from streamfreq.counting import Counters
 from streamfreq.daemon.committer import Committer
 from streamfreq.partition import Partition
 from streamfreq.publisher import Publisher, Recipe
-from streamfreq.records import TokenBatch, TopicPartition
+from streamfreq.records import RecordBatch, TokenBatch, TopicPartition
 from streamfreq.snapshots.memory import (
     MemoryPublisherLease,
     MemorySnapshots,
     MemorySnapshotStore,
 )
 from streamfreq.telemetry import Health, Metrics
+from tests.conformance.values import versions
 from tests.unit.daemon.test_pipeline import Letters
 
 BUSY, IDLE = TopicPartition("news", 0), TopicPartition("news", 1)
@@ -54,12 +55,19 @@ class Bench:
 
     def count(self, item: Partition, offset: int) -> None:
         tokens = TokenBatch(np.array([1], np.int32), np.array([1], np.int64))
-        item.count(tokens, np.array([1_000], np.int64), offset, offset + 1)
+        batch = RecordBatch(
+            item.partition, np.array([offset]), np.array([1_000]), [b"a"], offset + 1
+        )
+        item.count(tokens, np.array([1_000], np.int64), batch)
 
     def lose_everything(self) -> None:
-        self.store.delete_all()
+        self.lose_the_checkpoints()
         self.kept.kept.clear()
-        self.kept.latest = 0
+        self.kept.latest = self.kept.epoch = 0
+
+    def lose_the_checkpoints(self) -> None:
+        for partition in self.store.revisions():
+            self.store.delete(partition)
 
 
 def test_idle_partitions_come_back_too_and_the_versions_go_on(
@@ -100,10 +108,10 @@ def test_the_same_version_of_another_history_is_read_anew() -> None:
     bench = Bench()
     bench.committer.commit(bench.partitions)
     bench.publisher.publish()
-    bench.store.delete_all()
+    bench.lose_the_checkpoints()
     bench.count(bench.partitions[0], 1)
     bench.committer.commit(bench.partitions)
-    assert bench.store.versions() == {BUSY: 1, IDLE: 1}
+    assert versions(bench.store) == {BUSY: 1, IDLE: 1}
     again = bench.publisher.publish()
     assert again is not None
     assert again.offsets[BUSY] == 2
@@ -115,4 +123,4 @@ def test_an_own_commit_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
         bench.committer.commit(bench.partitions)
         bench.count(bench.partitions[0], offset)
     assert not caplog.messages
-    assert bench.store.versions() == {BUSY: 4, IDLE: 1}
+    assert versions(bench.store) == {BUSY: 4, IDLE: 1}

@@ -133,7 +133,7 @@ def test_device_memory_is_read_at_each_scrape(metrics: Metrics) -> None:
 
 def test_names_follow_the_conventions(metrics: Metrics) -> None:
     metrics.watch_device_memory(lambda: 0)
-    units = ("_seconds", "_bytes", "_records", "_assigned", "_ready", "_version", "_info")
+    units = ("_seconds", "_bytes", "_records", "_assigned", "_ready", "_held", "_version", "_info")
     ours = [
         family
         for family in text_string_to_metric_families(metrics.exposition()[0].decode())
