@@ -59,14 +59,14 @@ class Chain:
             return Chain(rows)
         return Chain(self.whole_rows, self.changed_rows + rows, self.changes + 1)
 
-    @property
-    def long(self) -> bool:
+    def is_long(self, patience: float = 1.0) -> bool:
         """Whether the next part had better be a whole one.
 
-        As soon as the changes have as many rows as the whole part: writing it again then at most
-        doubles what was written, and reading all parts costs at most twice the whole.
+        As soon as the changes have as many rows as the whole part, times `patience`: with 1, to
+        write it again at most doubles what was written, and to read all parts costs at most
+        twice the whole.
         """
-        return self.changed_rows >= self.whole_rows or self.changes >= MAX_CHANGES
+        return self.changed_rows >= self.whole_rows * patience or self.changes >= MAX_CHANGES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
