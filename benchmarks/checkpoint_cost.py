@@ -106,7 +106,7 @@ class Trial:
         """All partitions, one after the other."""
         with self._measured() as round:
             for partition in self._partitions:
-                partition.commit(self._store, START_MS, {})
+                partition.commit(self._store, START_MS)
         return round
 
     def publish(self) -> Round:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 import zlib
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from streamfreq.codec import NO_REVISION, Chain, Checkpoint, CheckpointUpdate, G
 from streamfreq.counting import Counters
 from streamfreq.errors import CheckpointConflict, DataRefused
 from streamfreq.records import Int64Array, RecordBatch, TokenBatch, TopicPartition
+
+Labels = Callable[[], Mapping[int, str]]
 
 MAX_LABELS = 2_000
 """So many names of ids a checkpoint carries at most."""
@@ -117,8 +120,10 @@ class Partition:
             self._gaps = with_gap(self._gaps, Gap(self.partition, first, last))
             self._dirty = True
 
-    def commit(self, store: CheckpointStore, now_ms: int, labels: dict[int, str]) -> int | None:
+    def commit(self, store: CheckpointStore, now_ms: int, labels: Labels = dict) -> int | None:
         """Write what is counted; returns the committed next offset, None when nothing changed.
+
+        `labels` is asked for the names of ids once the counts are taken: it knows all of them.
 
         1. Take what changed and the next offset together, so that they belong to each other.
         2. Write both as one value if what is stored is what we built on.
@@ -153,12 +158,12 @@ class Partition:
             faults.reach("commit.4")
             return update.next_offset
 
-    def _take_update(self, now_ms: int, labels: dict[int, str]) -> CheckpointUpdate | None:
+    def _take_update(self, now_ms: int, labels: Labels) -> CheckpointUpdate | None:
         with self._state_lock:
             if self._closed or not self._dirty or self._next_offset is None:
                 return None
             changes = self._counters.take_changes(whole=self._chain.is_long(self._patience))
-            known = self._heaviest_labels(labels)
+            known = self._heaviest_labels(labels())
             self._dirty = False
             return CheckpointUpdate(
                 partition=self.partition,
@@ -173,7 +178,7 @@ class Partition:
                 topic_id=self._topic_id,
             )
 
-    def _heaviest_labels(self, labels: dict[int, str]) -> dict[int, str]:
+    def _heaviest_labels(self, labels: Mapping[int, str]) -> dict[int, str]:
         """Names from the checkpoint and from this process, of ids that this partition counts.
 
         The heaviest stay: what they are called must outlive the process that read them.

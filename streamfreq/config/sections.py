@@ -62,7 +62,7 @@ class KafkaConfig(Section):
     group_id: str = ""
     """Consumer group; empty: streamfreq-JOB. Workers of one job share it."""
     start: Literal["earliest", "latest", "lookback"] = "earliest"
-    """Where a partition without a checkpoint begins; lookback: by time, lookback_half_lives ago."""
+    """Where a topic begins that has no checkpoint; lookback: by time, lookback_half_lives ago."""
     lookback_half_lives: float = Field(default=10.0, gt=0)
     """How many of the longest finite half-lives `start = "lookback"` goes back."""
     expired_offset: Literal["earliest", "latest", "fail"] = "earliest"

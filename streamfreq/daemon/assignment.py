@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamfreq.checkpoints.base import CheckpointStore
+from streamfreq.clock import Clock
 from streamfreq.codec import Checkpoint
 from streamfreq.counting import Counters
 from streamfreq.errors import CheckpointRefused, ServiceUnavailable
@@ -19,6 +20,8 @@ log = logging.getLogger("streamfreq.daemon")
 
 REVOKE_SECONDS = 10.0
 """So long the whole group waits at most for our commits when partitions are taken away."""
+LOAD_SECONDS = 10.0
+"""So long at most one call loads checkpoints: the group waits, and polling does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +97,13 @@ class Assignment:
         checkpoints: CheckpointStore,
         start: Callable[[], StartAt],
         told: Told,
+        clock: Clock,
     ) -> None:
         self._spec = spec
         self._checkpoints = checkpoints
         self._start = start
         self._told = told
+        self._clock = clock
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unloaded: set[TopicPartition] = set()
@@ -130,17 +135,23 @@ class Assignment:
         return self._load(self._unloaded)
 
     def _load(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, StartAt]:
+        """As many as the store gives within `LOAD_SECONDS`; the rest waits for the next call."""
         starts: dict[TopicPartition, StartAt] = {}
+        deadline = self._clock.monotonic() + LOAD_SECONDS
         for partition in sorted(partitions):
             self._told.alive()
+            if self._clock.monotonic() >= deadline:
+                break
             try:
                 checkpoint = self._checkpoints.load(partition)
+                start = self._start_of(partition) if checkpoint is None else None
             except ServiceUnavailable as error:
                 log.warning("%s waits for its checkpoint: %s", partition, error)
                 break
             if checkpoint is None:
                 counters = self._spec.fresh()
-                starts[partition] = self._start()
+                assert start is not None
+                starts[partition] = start
                 log.info("%s has no checkpoint: begins at: %s", partition, starts[partition])
             else:
                 counters = self._spec.restore(checkpoint)
@@ -158,6 +169,18 @@ class Assignment:
                 )
             self._unloaded.discard(partition)
         return starts
+
+    def _start_of(self, partition: TopicPartition) -> StartAt:
+        """Where a partition without a checkpoint begins.
+
+        One that appears after counting of its topic began holds only records that came since, so
+        it begins with the first of them, wherever the others began.
+        """
+        configured = self._start()
+        known = () if configured.policy == "earliest" else self._checkpoints.revisions()
+        if any(other.topic == partition.topic for other in known):
+            return StartAt(policy="earliest")
+        return configured
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit what is counted, in bounded time, and let go."""

@@ -98,6 +98,7 @@ def build_daemon(
         checkpoints,
         lambda: start_at(config, clock.now_ms()),
         Told(committer.commit, committer.restored, metrics.gap, lambda: health.beat("poll")),
+        clock,
     )
     snapshots = with_short_lease(config)
     publisher = Publisher(

@@ -14,7 +14,7 @@ from streamfreq.codec import NO_REVISION
 from streamfreq.errors import CheckpointConflict, ServiceUnavailable
 from streamfreq.partition import Partition
 from streamfreq.records import TopicPartition
-from streamfreq.sources.base import DeadLetters
+from streamfreq.sources.base import FLUSH_TIMEOUT_SECONDS, DeadLetters
 from streamfreq.telemetry import Health, Metrics
 from streamfreq.tokenization.base import Tokenizer
 
@@ -99,8 +99,8 @@ class Committer:
         self._notice_losses(partitions)  # 1
         changed = [item for item in partitions if item.dirty]
         if changed and self._dead_letters is not None:
-            self._dead_letters.flush()  # 2
-        labels = self._tokenizer.labels() if changed else {}
+            left = deadline - self._clock.monotonic()
+            self._dead_letters.flush(max(0.1, min(left, FLUSH_TIMEOUT_SECONDS)))  # 2
         for done, item in enumerate(changed):
             if self._clock.monotonic() >= deadline:
                 log.warning(
@@ -111,7 +111,7 @@ class Committer:
                 return False
             if self._hurried and not urgent:
                 return False  # the next turn does the rest
-            self._commit_one(item, labels)  # 3
+            self._commit_one(item)  # 3
         self._health.set("commits", True)
         return True
 
@@ -144,10 +144,12 @@ class Committer:
                     revision.version or "none",
                 )
 
-    def _commit_one(self, item: Partition, labels: dict[int, str]) -> None:
+    def _commit_one(self, item: Partition) -> None:
         try:
             with self._metrics.commit_timer():
-                offset = item.commit(self._checkpoints, self._clock.now_ms(), labels)
+                offset = item.commit(
+                    self._checkpoints, self._clock.now_ms(), self._tokenizer.labels
+                )
         except CheckpointConflict as error:
             self._metrics.conflict()
             log.warning("%s; our counts since the last commit are dropped", error)

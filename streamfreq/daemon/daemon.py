@@ -256,8 +256,9 @@ class Daemon:
         if conflicts:
             parts.source.pause(conflicts)
         if parts.assignment.unloaded and parts.clock.monotonic() >= self._load_due:
-            self._starts.update(parts.assignment.load_pending())
-            if parts.assignment.unloaded:
+            loaded = parts.assignment.load_pending()
+            self._starts.update(loaded)
+            if parts.assignment.unloaded and not loaded:
                 self._load_due = parts.clock.monotonic() + self._load_backoff.next_seconds()
             else:
                 self._load_backoff.reset()

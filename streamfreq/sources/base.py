@@ -54,9 +54,9 @@ class Source(Protocol):
     """Records from partitions. One thread calls it; rebalances happen inside `poll`.
 
     `poll` raises ServiceUnavailable while the service is away (call it again: the source retries
-    with back-off), OffsetExpired when a next offset is gone and the policy says fail. What the
-    listener raises comes out of `poll` too; partitions that `on_assigned` raised for are offered
-    to it again by the next `poll`.
+    with back-off), OffsetExpired when a next offset is gone and the policy says fail, DataRefused
+    when a topic was deleted and made again meanwhile. What the listener raises comes out of
+    `poll` too; partitions that `on_assigned` raised for are offered to it again by the next `poll`.
     """
 
     def open(self, listener: AssignmentListener) -> None:
@@ -64,10 +64,11 @@ class Source(Protocol):
         ...
 
     def poll(self, timeout_ms: int) -> list[RecordBatch]:
-        """At most one batch per assigned partition; an empty list after `timeout_ms`.
+        """Batches, in order for each partition; an empty list after `timeout_ms`.
 
-        Where a start by time or policy turned out to be is told by the partition's first batch,
-        an empty one when there is nothing to read.
+        The first batch after each start of a partition is empty: it tells where reading begins,
+        and of which topic, even when there is nothing to read. At most one more follows it, or
+        else comes, for each partition.
         """
         ...
 
@@ -86,7 +87,8 @@ class Source(Protocol):
     def end_offsets(self) -> Mapping[TopicPartition, int] | None:
         """The offset behind the last record of each assigned partition.
 
-        None while no assignment has arrived yet, or while the service can't say.
+        None while no assignment has arrived yet, while `poll` still has to tell where reading of
+        a partition begins, or while the service can't say.
         """
         ...
 
@@ -97,6 +99,10 @@ class Source(Protocol):
     def close(self) -> None:
         """Leave the group. Calls `on_revoked` for what is still assigned."""
         ...
+
+
+FLUSH_TIMEOUT_SECONDS = 30.0
+"""So long it may take to make dead letters safe when nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +123,11 @@ class DeadLetters(Protocol):
         """Take these letters; may buffer."""
         ...
 
-    def flush(self) -> None:
-        """Return when every letter taken is safe; raises ServiceUnavailable otherwise."""
+    def flush(self, timeout_seconds: float = FLUSH_TIMEOUT_SECONDS) -> None:
+        """Return when every letter taken is safe; raises ServiceUnavailable after the timeout.
+
+        To connect, where that is needed, may take some seconds more.
+        """
         ...
 
     def close(self) -> None:

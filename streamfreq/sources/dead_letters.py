@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 
 from streamfreq.errors import ServiceUnavailable
-from streamfreq.sources.base import DeadLetter
+from streamfreq.sources.base import FLUSH_TIMEOUT_SECONDS, DeadLetter
 from streamfreq.sources.letter_box import LetterBox
 
 
@@ -25,7 +25,7 @@ class MemoryDeadLetters:
         """Take these letters."""
         self._box.put(letters)
 
-    def flush(self) -> None:
+    def flush(self, timeout_seconds: float = FLUSH_TIMEOUT_SECONDS) -> None:
         """Make the taken letters visible."""
         with self._flushing, self._box.taken() as letters:
             self.letters.extend(letters)
@@ -51,7 +51,7 @@ class FileDeadLetters:
         """Take these letters; they are written by `flush`."""
         self._box.put(letters)
 
-    def flush(self) -> None:
+    def flush(self, timeout_seconds: float = FLUSH_TIMEOUT_SECONDS) -> None:
         """Append, and return when the disk has it.
 
         Raises ServiceUnavailable when it can't; the letters are kept for the next `flush`.

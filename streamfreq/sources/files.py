@@ -81,13 +81,13 @@ class FilesSource:
         ready = [p for p in self._files if p not in self._paused and p not in self._waiting]
         for step in range(len(ready) if budget else 0):
             partition = ready[(self._turn + step) % len(ready)]
-            replay = self._files[partition]
-            first, lines = replay.take(budget)
-            if lines or partition in self._untold:
+            first, lines = self._files[partition].take(budget)
+            begun = [RecordBatch.empty(partition, first)] if partition in self._untold else []
+            if lines or begun:
                 self._untold.discard(partition)
                 self._turn += step + 1
                 self._paced += len(lines)
-                return [_batch(partition, first, lines)]
+                return [*begun, _batch(partition, first, lines)] if lines else begun
         if budget:
             time.sleep(timeout_ms / 1000)
         return []
@@ -101,8 +101,7 @@ class FilesSource:
             replay.seek_end()
         else:
             replay.seek(0)
-        if start.offset is None:
-            self._untold.add(partition)
+        self._untold.add(partition)
         self._waiting.discard(partition)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
@@ -115,6 +114,8 @@ class FilesSource:
 
     def end_offsets(self) -> Mapping[TopicPartition, int] | None:
         """The number of lines of each file; None until every file has been read to its end."""
+        if self._untold:
+            return None
         ends = {partition: replay.end for partition, replay in self._files.items()}
         known = {partition: end for partition, end in ends.items() if end is not None}
         return known if self._assigned and len(known) == len(ends) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +36,9 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, _Log] = {}
-        self.changed = threading.Condition()
+        self._topic_ids: dict[str, str] = {}
+        self._next_id = itertools.count(1)
+        self.changed = threading.Condition(threading.RLock())
 
     def append(
         self, partition: TopicPartition, value: bytes | None, timestamp_ms: int = NO_TIMESTAMP
@@ -64,10 +67,19 @@ class MemoryLog:
             del log.offsets[:gone], log.timestamps_ms[:gone], log.values[:gone]
             log.beginning = below
 
-    def recreate(self, partition: TopicPartition) -> None:
-        """Delete the partition and make it again, empty."""
+    def remake(self, topic: str) -> None:
+        """Delete the topic with all its records, and make another one of this name."""
         with self.changed:
-            self._logs[partition] = _Log()
+            for partition in [key for key in self._logs if key.topic == topic]:
+                del self._logs[partition]
+            self._topic_ids.pop(topic, None)
+
+    def topic_id(self, topic: str) -> str:
+        """What tells this topic from another one of its name."""
+        with self.changed:
+            if topic not in self._topic_ids:
+                self._topic_ids[topic] = f"memory-{next(self._next_id)}"
+            return self._topic_ids[topic]
 
     def beginning(self, partition: TopicPartition) -> int:
         """The first offset that is still there."""
@@ -98,6 +110,7 @@ class MemoryLog:
                 np.array(log.timestamps_ms[first:last], np.int64),
                 log.values[first:last],
                 log.end if last == len(log.offsets) else log.offsets[last],
+                self.topic_id(partition.topic),
             )
 
 
@@ -122,6 +135,7 @@ class MemorySource:
         self._placement = Placement()
         self._paused: set[TopicPartition] = set()
         self._joined = False
+        self._topic_ids: dict[str, str] = {}
         self._events: list[tuple[str, list[TopicPartition]]] = []
         self.away = False
         self.reported: dict[TopicPartition, int] = {}
@@ -174,7 +188,7 @@ class MemorySource:
 
     def end_offsets(self) -> Mapping[TopicPartition, int] | None:
         """The end of each assigned partition."""
-        if not self._joined or self.away:
+        if not self._joined or self.away or not self._placement.settled:
             return None
         return {partition: self._log.end(partition) for partition in self._placement.assigned}
 
@@ -216,6 +230,8 @@ class MemorySource:
 
     def _place(self) -> None:
         self._placement.ask(self._told)
+        for partition in self._placement.starts:
+            self._topic_id(partition.topic)
         self._placement.place(
             {
                 partition: self._resolve(partition, start)
@@ -232,18 +248,30 @@ class MemorySource:
         return ends[str(start.policy)](partition)
 
     def _read(self) -> list[RecordBatch]:
-        batches = []
+        batches = [
+            RecordBatch.empty(partition, offset, self._topic_id(partition.topic))
+            for partition, offset in self._placement.tell()
+        ]
         left = self._max_poll_records
         for partition, offset in list(self._placement.next_offsets.items()):
             if partition in self._paused or left <= 0:
                 continue
+            self._raise_if_remade(self._log.topic_id(partition.topic), partition.topic)
             if not self._log.beginning(partition) <= offset <= self._log.end(partition):
                 offset = self._out_of_range(partition, offset)
             batch = self._log.read(partition, offset, left)
+            self._raise_if_remade(batch.topic_id, partition.topic)
             if self._placement.moved(partition, batch.next_offset):
                 batches.append(batch)
                 left -= len(batch)
         return batches
+
+    def _topic_id(self, topic: str) -> str:
+        return self._topic_ids.setdefault(topic, self._log.topic_id(topic))
+
+    def _raise_if_remade(self, topic_id: str, topic: str) -> None:
+        if topic_id != self._topic_id(topic):
+            raise DataRefused(f"topic {topic} was deleted and made again while it was read")
 
     def _out_of_range(self, partition: TopicPartition, offset: int) -> int:
         beginning, end = self._log.beginning(partition), self._log.end(partition)

@@ -13,7 +13,7 @@ class Placement:
 
     A partition is `fresh` until the listener has been asked about it, then `waiting` when the
     answer leaves it out, else in `starts` until its start is an offset, then in `next_offsets`.
-    It is `untold` while the listener can't know where reading began: an empty batch tells it.
+    It is `untold` until an empty batch has told where reading begins, and of which topic.
     """
 
     def __init__(self) -> None:
@@ -22,6 +22,11 @@ class Placement:
         self.starts: dict[TopicPartition, StartAt] = {}
         self.next_offsets: dict[TopicPartition, int] = {}
         self.untold: set[TopicPartition] = set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that the listener wants to be read is read, and told to begin."""
+        return not (self.fresh or self.starts or self.untold)
 
     @property
     def assigned(self) -> set[TopicPartition]:
@@ -47,21 +52,26 @@ class Placement:
             return False
         self.fresh.discard(partition)
         self.waiting.discard(partition)
+        self.untold.discard(partition)
         self.starts[partition] = start
         return True
 
     def place(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These starts have become offsets."""
         for partition, offset in offsets.items():
-            start = self.starts.pop(partition, None)
-            if start is None or start.offset is None:
-                self.untold.add(partition)
+            self.starts.pop(partition, None)
+            self.untold.add(partition)
             self.next_offsets[partition] = offset
 
+    def tell(self) -> list[tuple[TopicPartition, int]]:
+        """What is untold: where reading begins."""
+        begun = [(partition, self.next_offsets[partition]) for partition in sorted(self.untold)]
+        self.untold.clear()
+        return begun
+
     def moved(self, partition: TopicPartition, next_offset: int) -> bool:
-        """Reading goes on at `next_offset`; whether that is news to the listener."""
-        news = partition in self.untold or self.next_offsets[partition] != next_offset
-        self.untold.discard(partition)
+        """Reading goes on at `next_offset`; whether that is news."""
+        news = self.next_offsets[partition] != next_offset
         self.next_offsets[partition] = next_offset
         return news
 

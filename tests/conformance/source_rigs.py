@@ -100,6 +100,9 @@ class MemoryRig:
     def skip(self, partition: TopicPartition) -> None:
         self.log.skip(partition, 3)
 
+    def remake(self) -> None:
+        self.log.remake(self.first.topic)
+
     def source(self, **options: Any) -> Source:
         return MemorySource(self.log, [self.first, self.second], **options)
 
@@ -152,6 +155,10 @@ class KafkaRig:
             self.topic, [b"never", b"mind"], partition.partition, commit=False
         )
 
+    def remake(self) -> None:
+        self.broker.delete_topic(self.topic)
+        self.broker.create_topic(self.topic, 2)
+
     def config(self, **options: Any) -> KafkaConfig:
         given = {
             "bootstrap_servers": [self.broker.bootstrap],
@@ -175,7 +182,8 @@ class Reader:
 
     def poll(self, timeout_ms: int = 100) -> list[RecordBatch]:
         batches = self.source.poll(timeout_ms)
-        assert len({batch.partition for batch in batches}) == len(batches)
+        filled = [batch.partition for batch in batches if len(batch)]
+        assert len(set(filled)) == len(filled)
         for batch in batches:
             assert len(batch.offsets_R) == len(batch.timestamps_ms_R) == len(batch.values)
             assert (batch.offsets_R[1:] > batch.offsets_R[:-1]).all()
@@ -186,7 +194,7 @@ class Reader:
 
     def poll_until(self, reached: Mapping[TopicPartition, int]) -> None:
         """Poll until each partition's next offset is as given."""
-        self.poll_for(lambda: all(self.next_offsets.get(p, 0) >= o for p, o in reached.items()))
+        self.poll_for(lambda: all(self.next_offsets.get(p, -1) >= o for p, o in reached.items()))
 
     def poll_for(self, done: Callable[[], object]) -> None:
         """Poll until something is so."""
@@ -207,6 +215,10 @@ class Reader:
             if batch.partition == partition
             for offset, value in zip(batch.offsets_R, batch.values, strict=True)
         ]
+
+    def topic_ids(self) -> set[str]:
+        """The topic ids of all batches."""
+        return {batch.topic_id for batch in self.batches}
 
     def values(self, partition: TopicPartition) -> list[bytes | None]:
         return [value for _, value in self.records(partition)]

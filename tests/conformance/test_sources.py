@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from streamfreq.errors import DataRefused, OffsetExpired, ServiceUnavailable
-from streamfreq.records import TopicPartition
 from streamfreq.sources import StartAt
 from streamfreq.sources.memory import MemorySource
 from tests.conformance.source_rigs import (
@@ -291,6 +290,80 @@ def test_offsets_without_records_move_the_next_offset(log_rig: MemoryRig | Kafka
         source.close()
 
 
+def test_a_start_is_told_by_an_empty_batch_in_front_of_the_records(rig: Rig) -> None:
+    rig.fill(rig.first, words("a", 20))
+    source = rig.source()
+    source.open(Recorder(starts={rig.first: StartAt(offset=7), rig.second: StartAt(offset=0)}))
+    try:
+        reader = Reader(source)
+        reader.poll_until({rig.first: 20, rig.second: 0})
+        begun, *others = (batch for batch in reader.batches if batch.partition == rig.first)
+        assert (len(begun), begun.next_offset) == (0, 7)
+        assert sum(map(len, others)) == 13
+        source.seek(rig.first, StartAt(offset=20))
+        assert source.end_offsets() is None, "it may be another topic now"
+        reader.batches.clear()
+        reader.poll_for(lambda: reader.batches)
+        assert [(len(batch), batch.next_offset) for batch in reader.batches] == [(0, 20)]
+    finally:
+        source.close()
+
+
+def test_files_have_no_topic_id(tmp_path: Path) -> None:
+    rig = FilesRig(tmp_path)
+    rig.fill(rig.first, words("a", 3))
+    source = rig.source()
+    source.open(Recorder())
+    reader = Reader(source)
+    reader.poll_until({rig.first: 3, rig.second: 0})
+    source.close()
+    assert reader.topic_ids() == {""}
+
+
+def test_every_batch_carries_the_id_of_its_topic(log_rig: MemoryRig | KafkaRig) -> None:
+    def ids(start: StartAt, until: int) -> set[str]:
+        source = log_rig.source()
+        source.open(Recorder(start=start))
+        try:
+            reader = Reader(source)
+            reader.poll_until({log_rig.first: until, log_rig.second: until})
+            reader.poll_times(2)
+            return reader.topic_ids()
+        finally:
+            source.close()
+
+    for partition in (log_rig.first, log_rig.second):
+        log_rig.fill(partition, words("a", 5))
+    (first,) = ids(StartAt(policy="earliest"), 5)
+    assert first
+    assert ids(StartAt(offset=5), 5) == {first}, "told although there is nothing to read"
+    log_rig.remake()
+    for partition in (log_rig.first, log_rig.second):
+        log_rig.fill(partition, words("b", 8))
+    (second,) = ids(StartAt(offset=5), 8)
+    assert second
+    assert second != first
+    assert ids(StartAt(offset=8), 8) == {second}
+
+
+def test_a_topic_made_again_is_refused_before_any_of_its_records(
+    log_rig: MemoryRig | KafkaRig,
+) -> None:
+    log_rig.fill(log_rig.first, words("a", 5))
+    source = log_rig.source()
+    source.open(Recorder())
+    try:
+        reader = Reader(source)
+        reader.poll_until({log_rig.first: 5})
+        log_rig.remake()
+        log_rig.fill(log_rig.first, words("another", 9))
+        with pytest.raises(DataRefused, match=f"{log_rig.first.topic} was deleted and made again"):
+            reader.poll_for(lambda: False)
+        assert reader.values(log_rig.first) == words("a", 5)
+    finally:
+        source.close()
+
+
 def test_the_memory_group_takes_partitions_away() -> None:
     rig = MemoryRig()
     rig.fill(rig.first, words("a", 3))
@@ -316,8 +389,5 @@ def test_the_memory_group_takes_partitions_away() -> None:
     source.away = False
     source.report_position({rig.first: 4})
     assert source.reported == {rig.first: 4}
-    rig.log.recreate(rig.first)
-    with pytest.raises(DataRefused, match=str(TopicPartition("news", 0))):
-        source.poll(1)
     source.close()
     assert listener.events[-1] == ("revoked", [rig.first])

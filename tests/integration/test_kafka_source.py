@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from kafka import KafkaConsumer
+from kafka.errors import KafkaTimeoutError
 
 from streamfreq.clock import SystemClock
 from streamfreq.config import KafkaConfig
@@ -431,3 +433,65 @@ def test_the_client_s_own_chatter_stays_out_of_the_log(
     with opened(rig.source(), Recorder()) as reader:
         reader.poll_until({rig.first: 3})
     assert [r.levelname for r in caplog.records if r.name.startswith("kafka")] == []
+
+
+def test_a_start_that_can_t_be_looked_up_keeps_no_other_partition_waiting(
+    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise KafkaTimeoutError("no leader answers")
+
+    rig.fill(rig.first, words("a", 3))
+    rig.fill(rig.second, words("b", 3))
+    starts = {rig.first: StartAt(offset=0), rig.second: StartAt(time_ms=0)}
+    with monkeypatch.context() as patched:
+        patched.setattr(KafkaConsumer, "offsets_for_times", refuse)
+        source = rig.source()
+        source.open(Recorder(starts=starts))
+        reader = Reader(source)
+        said: list[str] = []
+
+        def poll() -> None:
+            try:
+                reader.poll()
+            except ServiceUnavailable as error:
+                said.append(str(error))
+
+        deadline = time.monotonic() + 20
+        while (len(reader.values(rig.first)) < 3 or not said) and time.monotonic() < deadline:
+            poll()
+        assert reader.values(rig.first) == words("a", 3)
+        assert said
+        assert source.end_offsets() is None
+    try:
+        reader.poll_until({rig.first: 3, rig.second: 3})
+        assert reader.values(rig.second) == words("b", 3)
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize("version", [(2, 6), (2, 8)], ids=["without ids", "fetches by name"])
+def test_a_broker_that_can_t_be_asked_by_topic_id_is_read_without(
+    rig: KafkaRig, version: tuple[int, int]
+) -> None:
+    rig.fill(rig.first, words("a", 3))
+    source = rig.source(options=FAST | {"api_version": version})
+    with opened(source, Recorder()) as reader:
+        reader.poll_until({rig.first: 3, rig.second: 0})
+        assert reader.values(rig.first) == words("a", 3)
+        assert reader.topic_ids() == {""}, "the records may be of another topic of this name"
+        assert source.end_offsets() == {rig.first: 3, rig.second: 0}
+
+
+def test_no_record_of_another_topic_comes_while_the_metadata_are_old(rig: KafkaRig) -> None:
+    rig.fill(rig.first, words("a", 5))
+    options = FAST | {"metadata_max_age_ms": 600_000}
+    with opened(rig.source(options=options), Recorder()) as reader:
+        reader.poll_until({rig.first: 5})
+        (topic_id,) = reader.topic_ids()
+        rig.remake()
+        rig.fill(rig.first, words("another", 50))
+        with pytest.raises(DataRefused, match="made again"):
+            reader.poll_for(lambda: False)
+        assert reader.values(rig.first) == words("a", 5)
+        assert reader.topic_ids() == {topic_id}

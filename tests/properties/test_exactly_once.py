@@ -81,6 +81,7 @@ class Worker:
             store,
             lambda: StartAt(policy="earliest"),
             Told(self.committer.commit, self.committer.restored, metrics.gap, lambda: None),
+            clock,
         )
         tokenization = Tokenization(TextPipeline(ValueConfig(), TextConfig()), letters, "skip")
         self.counter = BatchCounter(tokenization, EventTimes(CountingConfig()), clock, metrics)

@@ -63,14 +63,14 @@ def test_commit_then_restore_is_the_same_state() -> None:
     partition = fresh()
     partition.count(tokens(1, 1, 2), times(), batch(0, 1))
     partition.count(tokens(3), times(), batch(1, 2))
-    assert partition.commit(store, 5, {}) == 2
+    assert partition.commit(store, 5) == 2
     stored = store.load(TP)
     assert stored is not None
     assert (stored.version, stored.next_offset) == (1, 2)
     assert stored.state.counts_HV[0].tolist() == [0, 2, 1, 1, 0, 0, 0, 0]
     restored = fresh(stored)
     restored.count(tokens(3), times(), batch(2, 3))
-    assert restored.commit(store, 6, {}) == 3
+    assert restored.commit(store, 6) == 3
     again = store.load(TP)
     assert again is not None
     assert again.state.counts_HV[0].tolist() == [0, 2, 1, 2, 0, 0, 0, 0]
@@ -79,10 +79,10 @@ def test_commit_then_restore_is_the_same_state() -> None:
 def test_nothing_new_is_not_written() -> None:
     store = MemoryCheckpointStore("job")
     partition = fresh()
-    assert partition.commit(store, 1, {}) is None
+    assert partition.commit(store, 1) is None
     partition.count(tokens(1), times(), batch(0, 1))
-    assert partition.commit(store, 1, {}) == 1
-    assert partition.commit(store, 1, {}) is None
+    assert partition.commit(store, 1) == 1
+    assert partition.commit(store, 1) is None
     assert versions(store) == {TP: 1}
 
 
@@ -90,7 +90,7 @@ def test_an_empty_batch_that_moves_on_is_written() -> None:
     store = MemoryCheckpointStore("job")
     partition = fresh()
     partition.count(TokenBatch.empty(), np.empty(0, np.int64), batch(7, 7))
-    assert partition.commit(store, 1, {}) == 7
+    assert partition.commit(store, 1) == 7
     stored = store.load(TP)
     assert stored is not None
     assert stored.gaps == (Gap(TP, 0, 7),)
@@ -100,13 +100,13 @@ def test_a_zombie_never_overwrites() -> None:
     store = MemoryCheckpointStore("job")
     zombie, owner = fresh(), fresh()
     owner.count(tokens(1), times(), batch(0, 1))
-    owner.commit(store, 1, {})
+    owner.commit(store, 1)
     zombie.count(tokens(2), times(), batch(0, 1))
     with pytest.raises(CheckpointConflict):
-        zombie.commit(store, 1, {})
+        zombie.commit(store, 1)
     assert zombie.closed
     assert not zombie.count(tokens(2), times(), batch(1, 2))
-    assert zombie.commit(store, 1, {}) is None
+    assert zombie.commit(store, 1) is None
     stored = store.load(TP)
     assert stored is not None
     assert stored.state.counts_HV[0].tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
@@ -119,12 +119,12 @@ def test_a_failed_write_is_tried_again_and_counts_once(after: bool) -> None:
     partition = fresh()
     partition.count(tokens(1), times(), batch(0, 1))
     with pytest.raises(ServiceUnavailable):
-        partition.commit(store, 1, {})
+        partition.commit(store, 1)
     assert partition.dirty
     store.failing = False
     partition.count(tokens(2), times(), batch(1, 2))
     assert partition.compare_with_stored(store.revisions().get(TP, NO_REVISION)) is None
-    assert partition.commit(store, 1, {}) == 2
+    assert partition.commit(store, 1) == 2
     stored = store.load(TP)
     assert stored is not None
     assert (stored.version, stored.next_offset) == (2 if after else 1, 2)
@@ -137,7 +137,7 @@ def test_a_commit_costs_what_changed_and_the_whole_now_and_then() -> None:
     partition = Partition(TP, Counters((math.inf,), 1_000), "f00d")
     everything = TokenBatch(np.arange(1_000, dtype=np.int32), np.array([1_000]))
     partition.count(everything, times(), batch(0, 1))
-    partition.commit(store, 1, {})
+    partition.commit(store, 1)
     written, wholes = 0, 0
     for offset in range(1, 600):
         partition.count(tokens(offset % 7, offset % 900), times(), batch(offset, offset + 1))
@@ -158,7 +158,7 @@ def test_after_a_restore_it_goes_on_with_changes() -> None:
     partition.count(
         TokenBatch(np.arange(100, dtype=np.int32), np.array([100])), times(), batch(0, 1)
     )
-    partition.commit(store, 1, {})
+    partition.commit(store, 1)
     for offset in range(1, 5):
         stored = store.load(TP)
         assert stored is not None
@@ -172,14 +172,14 @@ def test_another_topic_of_the_same_name_is_refused_and_nothing_is_counted() -> N
     partition = fresh()
     partition.count(tokens(1), times(), batch(0, 1))
     partition.count(tokens(1), times(), batch(1, 2, "one"))
-    partition.commit(store, 1, {})
+    partition.commit(store, 1)
     restored = fresh(store.load(TP))
     restored.count(tokens(1), times(), batch(2, 3))
     with pytest.raises(DataRefused, match=r"news was deleted and made again.*checkpoint delete"):
         restored.count(tokens(2), times(), batch(3, 4, "two"))
     assert restored.next_offset == 3
     restored.count(tokens(1), times(), batch(3, 4, "one"))
-    restored.commit(store, 1, {})
+    restored.commit(store, 1)
     stored = store.load(TP)
     assert stored is not None
     assert (stored.topic_id, stored.state.counts_HV[0, :3].tolist()) == ("one", [0, 4, 0])
@@ -191,14 +191,14 @@ def test_a_store_that_went_back_gets_all_again_unless_it_has_more() -> None:
     zombie = fresh()
     for offset in range(3):
         zombie.count(tokens(1), times(), batch(offset, offset + 1))
-        zombie.commit(store, 1, {})
+        zombie.commit(store, 1)
     store.delete(TP)
     owner = fresh()
     owner.count(tokens(1), times(), batch(0, 9))
-    owner.commit(store, 1, {})
+    owner.commit(store, 1)
     assert zombie.compare_with_stored(store.revisions()[TP]) == 3
     with pytest.raises(CheckpointConflict, match="next offset 9"):
-        zombie.commit(store, 1, {})
+        zombie.commit(store, 1)
     assert zombie.closed
     stored = store.load(TP)
     assert stored is not None
@@ -214,7 +214,7 @@ def committed(partition: Partition, store: MemoryCheckpointStore) -> CheckpointU
             store.commit(update)
             taken.append(update)
 
-    assert partition.commit(Taking("job"), 1, {}) is not None
+    assert partition.commit(Taking("job"), 1) is not None
     return taken[0]
 
 

@@ -12,13 +12,12 @@ from kafka import KafkaProducer
 from streamfreq.config import KafkaConfig
 from streamfreq.errors import ServiceUnavailable
 from streamfreq.records import NO_TIMESTAMP
-from streamfreq.sources.base import DeadLetter
+from streamfreq.sources.base import FLUSH_TIMEOUT_SECONDS, DeadLetter
 from streamfreq.sources.kafka.client_log import tame_client_log
 from streamfreq.sources.kafka.options import producer_options, servers
 from streamfreq.sources.kafka.session import connect
 from streamfreq.sources.letter_box import LetterBox
 
-_FLUSH_TIMEOUT_SECONDS = 30.0
 _CLOSE_TIMEOUT_SECONDS = 5.0
 
 
@@ -40,15 +39,23 @@ class KafkaDeadLetters:
         """Take these letters; they are sent by `flush`."""
         self._box.put(letters)
 
-    def flush(self) -> None:
-        """Send what was taken and wait for the broker, about 30 s at most.
+    def flush(self, timeout_seconds: float = FLUSH_TIMEOUT_SECONDS) -> None:
+        """Send what was taken and wait for the broker.
 
         Raises ServiceUnavailable when it does not have them all; they are kept for the next
         `flush`, so some may be there twice.
         """
-        with self._flushing, self._box.taken() as letters:
-            if letters:
-                self._write(letters)
+        if not self._flushing.acquire(timeout=timeout_seconds):
+            raise ServiceUnavailable(
+                f"dead letters for topic {self._topic} of Kafka at {servers(self._config)} are "
+                f"not yet written after {timeout_seconds:g} s"
+            )
+        try:
+            with self._box.taken() as letters:
+                if letters:
+                    self._write(letters, timeout_seconds)
+        finally:
+            self._flushing.release()
 
     def close(self) -> None:
         """Flush and disconnect."""
@@ -59,14 +66,14 @@ class KafkaDeadLetters:
                 self._producer.close(timeout=_CLOSE_TIMEOUT_SECONDS)
                 self._producer = None
 
-    def _write(self, letters: Sequence[DeadLetter]) -> None:
+    def _write(self, letters: Sequence[DeadLetter], timeout_seconds: float) -> None:
         if self._producer is None:
             tame_client_log()
             self._producer, _ = connect(KafkaProducer, self._config, self._options)
         producer = self._producer
         try:
             sent = [self._send(producer, letter) for letter in letters]
-            producer.flush(timeout=_FLUSH_TIMEOUT_SECONDS)
+            producer.flush(timeout=timeout_seconds)
             for future in sent:
                 future.get(timeout=0)
         except kafka_errors.KafkaError as error:

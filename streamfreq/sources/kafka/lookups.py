@@ -2,15 +2,67 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import kafka
+import kafka.errors as kafka_errors
 
+from streamfreq.clock import Clock
 from streamfreq.records import TopicPartition
 from streamfreq.sources.base import StartAt
+from streamfreq.sources.kafka.session import ClientSession
 
-LOOKUP_TIMEOUT_MS = 10_000
+_log = logging.getLogger(__name__)
+
+LOOKUP_TIMEOUT_MS = 5_000
+LOOKUP_PAUSE_SECONDS = 5.0
+"""After a lookup that failed: what is being read is polled meanwhile."""
+
+
+class Lookups:
+    """Starts as offsets, as far as the brokers can say now; the rest waits for a later call."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due = 0.0
+        self._leaderless: set[TopicPartition] = set()
+
+    def given(
+        self, session: ClientSession, starts: Mapping[TopicPartition, StartAt]
+    ) -> dict[TopicPartition, int]:
+        """The starts that are offsets, where it is known of which topic they are to be."""
+        return {
+            partition: start.offset
+            for partition, start in starts.items()
+            if start.offset is not None and session.topic_ids.pin(partition.topic)
+        }
+
+    def found(
+        self, session: ClientSession, starts: Mapping[TopicPartition, StartAt]
+    ) -> dict[TopicPartition, int]:
+        """The others, looked up; nothing for a while after that failed.
+
+        Raises the client's KafkaError, after about 5 s when no broker answers.
+        """
+        wanted = {
+            partition: start
+            for partition, start in starts.items()
+            if start.offset is None and session.topic_ids.pin(partition.topic)
+        }
+        leaderless = {partition for partition in wanted if not session.has_leader(partition)}
+        for partition in sorted(leaderless - self._leaderless):
+            _log.warning("%s has no leader now; it is read once a broker leads it", partition)
+        self._leaderless = leaderless
+        ready = {key: start for key, start in wanted.items() if key not in leaderless}
+        if not ready or self._clock.monotonic() < self._due:
+            return {}
+        try:
+            return resolve(session.consumer, ready)
+        except kafka_errors.KafkaError:
+            self._due = self._clock.monotonic() + LOOKUP_PAUSE_SECONDS
+            raise
 
 
 def client_partition(partition: TopicPartition) -> Any:

@@ -18,6 +18,7 @@ from streamfreq.errors import DataRefused
 from streamfreq.records import TopicPartition
 from streamfreq.sources.kafka.failures import translate
 from streamfreq.sources.kafka.relay import Relay, Serve
+from streamfreq.sources.kafka.topic_ids import TopicIds
 
 _METADATA_TIMEOUT_MS = 5_000
 
@@ -28,8 +29,8 @@ class ClientSession:
     def __init__(self, consumer: Any, client: Any, serve: Serve) -> None:
         self.consumer = consumer
         self.relay = Relay(client._net, serve)
+        self.topic_ids = TopicIds(consumer, client)
         self._client = client
-        self._topic_ids: dict[str, Any] = {}
 
     def subscribe(self, config: KafkaConfig) -> None:
         """Subscribe to the topics or the pattern; raises ValueError or TypeError for bad names.
@@ -70,6 +71,13 @@ class ClientSession:
             if state is not None and state.position is not None:
                 yield partition, state.position.offset
 
+    def has_leader(self, partition: TopicPartition) -> bool:
+        """Whether a broker leads this partition, as far as is known; if not, metadata are asked."""
+        if self._client.cluster.leader_for_partition(partition) not in (None, -1):
+            return True
+        self._client.cluster.request_update()
+        return False
+
     def missing_topics(self, topics: Collection[str]) -> set[str]:
         """Those of `topics` that the client's metadata does not have."""
         cluster = self._client.cluster
@@ -77,16 +85,12 @@ class ClientSession:
 
     def check_topic_ids(self, topics: Collection[str]) -> None:
         """Raises DataRefused when a topic of this session was deleted and made again."""
-        for topic in topics:
-            found = self._client.cluster.topic_id(topic)
-            if found is None:
-                continue
-            if self._topic_ids.setdefault(topic, found) != found:
-                raise DataRefused(
-                    f"topic {topic} was deleted and made again while it was read, so its offsets "
-                    "mean other records now; count it under another name (job = ...), or delete "
-                    "this job's checkpoints of the topic"
-                )
+        if (topic := self.topic_ids.remade(topics)) is not None:
+            raise DataRefused(
+                f"topic {topic} was deleted and made again while it was read, so its offsets mean "
+                "other records now; count it under another name (job = ...), or forget the old "
+                f"one: streamfreq checkpoint delete --topic {topic}"
+            )
 
     def close(self, timeout_ms: int) -> None:
         """Leave the group and disconnect, within `timeout_ms` and a little."""

@@ -16,26 +16,26 @@ from kafka.structs import OffsetAndMetadata
 
 from streamfreq.clock import Clock
 from streamfreq.config import KafkaConfig
-from streamfreq.errors import ConfigError, DataRefused, OffsetExpired
+from streamfreq.errors import ConfigError, DataRefused, OffsetExpired, ServiceUnavailable
 from streamfreq.records import RecordBatch, TopicPartition
 from streamfreq.sources.base import AssignmentListener, StartAt
 from streamfreq.sources.kafka.client_log import forget_failure, tame_client_log
 from streamfreq.sources.kafka.failures import translate, unreachable
 from streamfreq.sources.kafka.lookups import (
+    Lookups,
     beginning_offsets,
     client_partition,
     end_offsets,
-    resolve,
 )
 from streamfreq.sources.kafka.options import consumer_options
 from streamfreq.sources.kafka.relay import Rebalance
 from streamfreq.sources.kafka.session import ClientSession, open_session
+from streamfreq.sources.kafka.topic_watch import TopicWatch
 from streamfreq.sources.placement import Placement
 
 _log = logging.getLogger(__name__)
 _AWAY_GRACE_SECONDS = 2.0
 _CLOSE_TIMEOUT_MS = 5_000
-_NOTHING = np.empty(0, np.int64)
 
 
 class KafkaSource:
@@ -55,7 +55,8 @@ class KafkaSource:
         self._joined = False
         self._listener_error: Exception | None = None
         self._away_since: float | None = None
-        self._missing_topics: set[str] = set()
+        self._topics = TopicWatch()
+        self._lookups = Lookups(clock)
 
     def open(self, listener: AssignmentListener) -> None:
         """Connect and subscribe; assignments arrive in later polls.
@@ -73,13 +74,14 @@ class KafkaSource:
             session.relay.stop()
             raise ConfigError(f"kafka.topics: {error}") from None
         self._session = session
-        self._log_missing_topics()
+        self._watch_topics()
 
     def poll(self, timeout_ms: int) -> list[RecordBatch]:
         """Batches of the assigned partitions, or nothing after `timeout_ms`."""
         session = self._opened
         self._raise_listener_error()
-        self._place()
+        self._placement.ask(self._told)
+        trouble = self._try_to_place()
         try:
             polled = session.relay.run(session.poll, timeout_ms)
         except kafka_errors.OffsetOutOfRangeError as error:
@@ -92,7 +94,9 @@ class KafkaSource:
         if not batches:
             self._raise_listener_error()
             self._raise_if_away()
-            self._log_missing_topics()
+            if trouble is not None:
+                raise trouble
+        self._watch_topics()
         session.check_topic_ids({partition.topic for partition in self._placement.next_offsets})
         return batches
 
@@ -120,7 +124,8 @@ class KafkaSource:
     def end_offsets(self) -> Mapping[TopicPartition, int] | None:
         """The end of each assigned partition; with read_committed, of what is committed."""
         session = self._opened
-        if not self._joined or self._missing_topics or not session.connected():
+        settled = self._joined and self._placement.settled and not self._topics.awaited
+        if not settled or not session.connected():
             return None
         try:
             return end_offsets(session.consumer, self._placement.assigned)
@@ -189,20 +194,31 @@ class KafkaSource:
             self._placement.fresh.add(partition)
 
     def _place(self) -> None:
-        """Ask where fresh partitions begin, look up what that is, and read from there."""
-        placement = self._placement
-        placement.ask(self._told)
-        if not placement.starts:
-            return
-        consumer = self._opened.consumer
+        """Ask where fresh partitions begin, look up what that is, and read from there.
+
+        What can't be looked up now waits, and keeps no other partition from being read.
+        """
+        self._placement.ask(self._told)
+        session, lookups = self._opened, self._lookups
+        self._begin(lookups.given(session, self._placement.starts))
         try:
-            offsets = resolve(consumer, placement.starts)
+            self._begin(lookups.found(session, self._placement.starts))
         except kafka_errors.KafkaError as error:
             raise translate(error, self._config) from error
+
+    def _begin(self, offsets: Mapping[TopicPartition, int]) -> None:
+        consumer = self._opened.consumer
         for partition, offset in offsets.items():
             consumer.seek(client_partition(partition), offset)
-        placement.place(offsets)
+        self._placement.place(offsets)
         consumer.resume(*map(client_partition, set(offsets) - self._paused))
+
+    def _try_to_place(self) -> ServiceUnavailable | None:
+        try:
+            self._place()
+        except ServiceUnavailable as error:
+            return error
+        return None
 
     def _give_up(self, kind: Rebalance, partitions: list[TopicPartition]) -> None:
         known = self._placement.told(partitions)
@@ -235,7 +251,8 @@ class KafkaSource:
             raise DataRefused(
                 f"{partition}: the next offset {offset} is beyond the end of the log ({end}): the "
                 "topic was deleted and made again, or has lost records; count it under another "
-                "name (job = ...), or delete this job's checkpoints of the topic"
+                "name (job = ...), or forget the old one: streamfreq checkpoint delete --topic "
+                f"{partition.topic}"
             )
         policy = self._config.expired_offset
         if policy == "fail":
@@ -255,17 +272,21 @@ class KafkaSource:
     # Reading
 
     def _batches(self, polled: Mapping[Any, list[Any]]) -> list[RecordBatch]:
-        batches = []
+        topic_id = self._opened.topic_ids.text
+        batches = [
+            RecordBatch.empty(partition, offset, topic_id(partition.topic))
+            for partition, offset in self._placement.tell()
+        ]
         known = self._placement.next_offsets
         for partition, next_offset in self._opened.positions(list(known)):
             records = polled.get(partition)
             news = self._placement.moved(partition, next_offset)
+            of = topic_id(partition.topic)
             if records:
-                batches.append(_columns(partition, records, next_offset))
+                batches.append(_columns(partition, records, next_offset, of))
             elif news:
-                # Reading began here, or only control records, aborted transactions, compacted
-                # holes or a gap were there.
-                batches.append(RecordBatch(partition, _NOTHING, _NOTHING, [], next_offset))
+                # Only control records, aborted transactions, compacted holes or a gap were there.
+                batches.append(RecordBatch.empty(partition, next_offset, of))
         return batches
 
     # Trouble
@@ -285,16 +306,14 @@ class KafkaSource:
         elif now - self._away_since >= _AWAY_GRACE_SECONDS:
             raise unreachable(self._config)
 
-    def _log_missing_topics(self) -> None:
+    def _watch_topics(self) -> None:
         missing = self._opened.missing_topics(self._config.topics)
-        for topic in sorted(missing - self._missing_topics):
-            _log.warning("topic %s does not exist yet; it is read once it does", topic)
-        for topic in sorted(self._missing_topics - missing):
-            _log.info("topic %s exists now", topic)
-        self._missing_topics = missing
+        self._topics.look(self._config.topics, missing, self._clock.monotonic())
 
 
-def _columns(partition: TopicPartition, records: list[Any], next_offset: int) -> RecordBatch:
+def _columns(
+    partition: TopicPartition, records: list[Any], next_offset: int, topic_id: str
+) -> RecordBatch:
     count = len(records)
     return RecordBatch(
         partition,
@@ -302,6 +321,7 @@ def _columns(partition: TopicPartition, records: list[Any], next_offset: int) ->
         np.fromiter((record.timestamp for record in records), np.int64, count),
         [record.value for record in records],
         next_offset,
+        topic_id,
     )
 
 

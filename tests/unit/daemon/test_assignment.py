@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from streamfreq.checkpoints.memory import MemoryCheckpointStore
+from streamfreq.clock import ManualClock
 from streamfreq.codec import Checkpoint
 from streamfreq.daemon.assignment import Assignment, CountersSpec, Told
 from streamfreq.errors import CheckpointRefused, ServiceUnavailable
@@ -26,10 +27,12 @@ class AwayStore(MemoryCheckpointStore):
     """Can be switched off."""
 
     away = False
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
     def load(self, partition: TopicPartition, known: Checkpoint | None = None) -> Checkpoint | None:
         if self.away:
             raise ServiceUnavailable("away")
+        self.meanwhile()
         return super().load(partition, known)
 
 
@@ -37,11 +40,13 @@ class Bench:
     def __init__(self, spec: CountersSpec = SPEC, store: AwayStore | None = None) -> None:
         self.store = store or AwayStore("job")
         self.committed: list[TopicPartition] = []
+        self.clock = ManualClock()
+        self.start = EARLIEST
         self.restored: dict[TopicPartition, int] = {}
         self.gaps: dict[TopicPartition, int] = {}
         self.beats = 0
         told = Told(self.commit, self.restored.__setitem__, self.gaps.__setitem__, self.beat)
-        self.assignment = Assignment(spec, self.store, lambda: EARLIEST, told)
+        self.assignment = Assignment(spec, self.store, lambda: self.start, told, self.clock)
 
     def beat(self) -> None:
         self.beats += 1
@@ -49,7 +54,7 @@ class Bench:
     def commit(self, partitions: Sequence[Partition], limit_seconds: float) -> None:
         assert limit_seconds < math.inf
         for item in partitions:
-            item.commit(self.store, 1, {})
+            item.commit(self.store, 1)
             self.committed.append(item.partition)
 
     def count(self, partition: TopicPartition, token_id: int, offset: int) -> None:
@@ -71,6 +76,30 @@ def test_without_a_checkpoint_it_begins_at_the_policy_and_with_one_at_its_offset
     assert bench.assignment.on_assigned([A]) == {A: StartAt(offset=1)}
     assert bench.restored == {A: 1}
     assert bench.beats == 3
+
+
+@pytest.mark.parametrize("start", [StartAt(policy="latest"), StartAt(time_ms=5), EARLIEST])
+def test_a_partition_found_later_begins_with_its_first_record(start: StartAt) -> None:
+    bench = Bench()
+    bench.start = start
+    other = TopicPartition("other", 0)
+    assert bench.assignment.on_assigned([A, other]) == {A: start, other: start}
+    bench.count(A, 1, 0)
+    bench.assignment.on_revoked([A])
+    new = TopicPartition("another", 0)
+    assert bench.assignment.on_assigned([B, new]) == {B: EARLIEST, new: start}
+
+
+def test_loading_takes_turns_when_the_store_is_slow() -> None:
+    bench = Bench()
+    many = [TopicPartition("news", number) for number in range(8)]
+    bench.store.meanwhile = lambda: bench.clock.advance(4)
+    first = bench.assignment.on_assigned(many)
+    assert list(first) == many[:3]
+    assert bench.assignment.unloaded == set(many[3:])
+    assert list(bench.assignment.load_pending()) == many[3:6]
+    assert list(bench.assignment.load_pending()) == many[6:]
+    assert not bench.assignment.unloaded
 
 
 def test_a_gap_is_told_and_recorded() -> None:

@@ -85,6 +85,7 @@ def test_the_end_is_known_only_after_all_files_were_read(tmp_path: Path) -> None
     reader.poll_times(6, timeout_ms=0)
     assert source.end_offsets() == {one: 3, other: 4}
     source.seek(one, StartAt(offset=1))
+    reader.poll(timeout_ms=0)
     assert source.end_offsets() == {one: 3, other: 4}
     source.close()
 
