@@ -149,6 +149,21 @@ class RedisServer:
         """Start again on the same port, after `kill` or `shutdown`."""
         self._launch()
 
+    def save(self) -> bytes:
+        """All data as the bytes of an RDB file, as of now."""
+        self.command("SAVE")
+        return (self.folder / "dump.rdb").read_bytes()
+
+    def set_back(self, saved: bytes | None) -> None:
+        """Kill it, and start it with this RDB file; with nothing at all when None."""
+        self.kill()
+        file = self.folder / "dump.rdb"
+        if saved is None:
+            file.unlink(missing_ok=True)
+        else:
+            file.write_bytes(saved)
+        self.start()
+
     def shutdown(self) -> None:
         """An orderly end; the data folder stays."""
         if self._process is not None:
