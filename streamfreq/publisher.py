@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from streamfreq import __version__, faults
 from streamfreq.checkpoints.base import CheckpointStore
 from streamfreq.clock import Clock
-from streamfreq.codec import Checkpoint, Revision, Snapshot
+from streamfreq.codec import Checkpoint, Floor, Revision, Snapshot
 from streamfreq.config import SnapshotsConfig, WeightsConfig
 from streamfreq.counting import DecayedCounts, decay_to, merge
-from streamfreq.errors import CheckpointRefused, SnapshotRefused
+from streamfreq.errors import CheckpointRefused
 from streamfreq.records import TopicPartition
 from streamfreq.snapshots.base import PublisherLease, SnapshotInfo, SnapshotStore
 from streamfreq.weighting import WeightInputs, weigh
 
 log = logging.getLogger("streamfreq.publisher")
+
+LONGEST_TURN_SECONDS = 1.0
+"""So often at least a daemon looks at what is published, to know it when the store loses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +34,6 @@ class Recipe:
     tokenizer_name: str
     tokenizer_fingerprint: str
     weights: Mapping[str, WeightsConfig]
-
-
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """What readers of the job have got, and the next snapshot must not go below."""
-
-    version: int = 0
-    epoch: int = 0
-    as_of_ms: int = -1
-    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-    @staticmethod
-    def of(snapshot: Snapshot) -> Floor:
-        """Set by this snapshot."""
-        return Floor(snapshot.version, snapshot.epoch, snapshot.as_of_ms, snapshot.offsets)
 
 
 class Publisher:
@@ -71,6 +59,9 @@ class Publisher:
         self._clock = clock
         self._read: dict[TopicPartition, Checkpoint] = {}
         self._published: dict[TopicPartition, Revision] = {}
+        self._published_version = 0
+        self._term: int | None = None
+        self._listens_until = 0.0
         self._last = Floor()
         self._stale = False
         self._held = ""
@@ -80,9 +71,41 @@ class Publisher:
         """After so long without renewal another publisher takes over."""
         return self._config.lease_seconds
 
+    @property
+    def turn_seconds(self) -> float:
+        """How often `keep_lease` has to be called."""
+        return min(self._config.lease_seconds / 3, LONGEST_TURN_SECONDS)
+
     def keep_lease(self) -> bool:
-        """Take or renew the lease; whether it is ours."""
-        return self._lease.acquire() is not None
+        """Take or renew the lease; whether we may publish.
+
+        Also for a daemon that does not publish: it remembers what readers have got, and tells a
+        store that has lost it. Who is new to the lease gives the others two turns for that.
+        """
+        self._remember()
+        return self._acquire() is not None
+
+    def _acquire(self) -> int | None:
+        """Our fencing token once we may publish with it."""
+        fence = self._lease.acquire()
+        if fence is None:
+            self._term = None
+            return None
+        now = self._clock.monotonic()
+        if fence != self._term:
+            self._term, self._listens_until = fence, now
+            if self._snapshots.latest_version():
+                self._listens_until += 2 * self.turn_seconds
+        return fence if now >= self._listens_until else None
+
+    def _remember(self) -> None:
+        stored, last = self._snapshots.floor(), self._last
+        if not stored.epoch:
+            return
+        if stored.epoch != last.epoch or stored.version > last.version:
+            self._last = stored
+        elif stored.version < last.version:
+            self._snapshots.raise_floor(last)
 
     def latest_info(self) -> SnapshotInfo | None:
         """The latest snapshot of the job, whoever published it."""
@@ -108,17 +131,17 @@ class Publisher:
         a checkpoint was written with another tokenizer, ServiceUnavailable when the store is away.
         """
         faults.reach("publish.1")
-        fence = self._lease.acquire()  # 1
+        fence = self._acquire()  # 1
         if fence is None:
             self._held = ""
             return None
         faults.reach("publish.2")
         self._refresh()  # 2
         faults.reach("publish.3")
-        floor = self._floor()  # 3
+        floor, latest = self._floor()  # 3
         revisions = {partition: item.revision for partition, item in self._read.items()}
         by_clock = self._config.as_of == "clock"
-        unchanged = revisions == self._published and floor == self._last
+        unchanged = revisions == self._published and latest == self._published_version
         if not revisions or (unchanged and not by_clock) or self._would_take_back(floor):
             return None
         faults.reach("publish.4")
@@ -135,7 +158,8 @@ class Publisher:
         faults.reach("publish.6")
         self._snapshots.publish(snapshot, fence)  # 6
         faults.reach("publish.7")
-        self._published, self._last = revisions, Floor.of(snapshot)
+        self._published, self._published_version = revisions, snapshot.version
+        self._last = Floor.of(snapshot)
         self._stale = False
         return snapshot
 
@@ -143,14 +167,14 @@ class Publisher:
         """Give the lease back so that another daemon publishes without waiting for it to expire."""
         self._lease.release()
 
-    def _floor(self) -> Floor:
-        """What readers have got: by this publisher, or by the one before it.
+    def _floor(self) -> tuple[Floor, int]:
+        """What readers have got, and the store's latest version, which may be lower.
 
         Without an epoch the store holds no snapshot of the job, or none that binds: a new epoch
         begins, in which counts may be lower than those of the one before.
         """
-        latest, epoch, last = self._snapshots.latest_version(), self._snapshots.epoch(), self._last
-        if not epoch:
+        latest, stored, last = self._snapshots.latest_version(), self._snapshots.floor(), self._last
+        if not stored.epoch:
             version = max(latest, last.version)
             if last.version and not latest:
                 log.error(
@@ -158,31 +182,19 @@ class Publisher:
                     "which the next snapshot tells its readers",
                     version,
                 )
-            epoch = max(self._clock.now_ms(), last.epoch + 1)
-            return Floor(version=version, epoch=epoch)
-        if latest < last.version and epoch == last.epoch:
+            return Floor(version=version, epoch=max(self._clock.now_ms(), last.epoch + 1)), latest
+        floor = last
+        if stored.epoch != last.epoch or stored.version > last.version:
+            floor = stored
+        if latest < floor.version:
             log.error(
                 "the store lost snapshots: version %d was published, now %s is the latest; "
                 "publishing goes on at version %d",
-                last.version,
+                floor.version,
                 latest or "none",
-                last.version + 1,
+                floor.version + 1,
             )
-            return last
-        if (latest, epoch) == (last.version, last.epoch):
-            return last
-        return self._floor_of_another(latest, epoch)
-
-    def _floor_of_another(self, latest: int, epoch: int) -> Floor:
-        try:
-            snapshot = self._snapshots.load(latest)
-        except SnapshotRefused as error:
-            log.warning("%s; the next one takes its place", error)
-            snapshot = None
-        version = max(latest, self._last.version)
-        if snapshot is None:
-            return Floor(version=version, epoch=epoch)
-        return replace(Floor.of(snapshot), version=version, epoch=epoch)
+        return replace(floor, version=max(latest, floor.version)), latest
 
     def _would_take_back(self, floor: Floor) -> bool:
         """Whether some partition has fewer records committed than readers have seen counted."""

@@ -10,7 +10,14 @@ from streamfreq.codec.checkpoint import (
     encode_update,
 )
 from streamfreq.codec.envelope import FORMAT
-from streamfreq.codec.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from streamfreq.codec.snapshot import (
+    Floor,
+    Snapshot,
+    decode_floor,
+    decode_snapshot,
+    encode_floor,
+    encode_snapshot,
+)
 from streamfreq.codec.state import DecayedState, Gap, StateChanges
 
 __all__ = [
@@ -20,12 +27,15 @@ __all__ = [
     "Checkpoint",
     "CheckpointUpdate",
     "DecayedState",
+    "Floor",
     "Gap",
     "Revision",
     "Snapshot",
     "StateChanges",
     "decode_checkpoint",
+    "decode_floor",
     "decode_snapshot",
+    "encode_floor",
     "encode_snapshot",
     "encode_update",
 ]

@@ -6,6 +6,7 @@ float32. Shape legend: H horizons, V vocabulary.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +63,62 @@ class Snapshot:
         return int(self.counts_HV.shape[1])
 
 
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What readers of a job have got: within its epoch no later snapshot goes below."""
+
+    version: int = 0
+    epoch: int = 0
+    as_of_ms: int = -1
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(snapshot: Snapshot) -> Floor:
+        """Set by this snapshot."""
+        return Floor(snapshot.version, snapshot.epoch, snapshot.as_of_ms, snapshot.offsets)
+
+
+def encode_floor(floor: Floor) -> bytes:
+    """A few bytes of JSON."""
+    return json.dumps(
+        {
+            "version": floor.version,
+            "epoch": floor.epoch,
+            "as_of_ms": floor.as_of_ms,
+            "offsets": _offsets_to_json(floor.offsets),
+        }
+    ).encode()
+
+
+def decode_floor(data: bytes) -> Floor:
+    """The inverse of `encode_floor`; raises SnapshotRefused for anything else."""
+    try:
+        fields = json.loads(data)
+        return Floor(
+            int(fields["version"]),
+            int(fields["epoch"]),
+            int(fields["as_of_ms"]),
+            _offsets_from_json(fields["offsets"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SnapshotRefused(f"floor of the snapshots: damaged ({error!r})") from None
+
+
+def _offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    topics: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(offsets.items()):
+        topics.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return topics
+
+
+def _offsets_from_json(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in topics.items()
+        for partition, offset in partitions.items()
+    }
+
+
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """The bytes under a store's key and in a snapshot file."""
     tensors: Tensors = {"counts": snapshot.counts_HV}
@@ -74,9 +131,6 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 def snapshot_metadata(snapshot: Snapshot) -> dict[str, Any]:
     """All of a snapshot but its tensors, as JSON values (without `format` and `sha256`)."""
-    offsets: dict[str, dict[str, int]] = {}
-    for partition, offset in sorted(snapshot.offsets.items()):
-        offsets.setdefault(partition.topic, {})[str(partition.partition)] = offset
     return {
         "kind": "snapshot",
         "job": snapshot.job,
@@ -87,7 +141,7 @@ def snapshot_metadata(snapshot: Snapshot) -> dict[str, Any]:
         "half_lives_seconds": half_lives_to_json(snapshot.half_lives_seconds),
         "tokens": snapshot.tokens_H.tolist(),
         "records": snapshot.records_H.tolist(),
-        "offsets": offsets,
+        "offsets": _offsets_to_json(snapshot.offsets),
         "gaps": gaps_to_json(snapshot.gaps),
         "tokenizer": {
             "name": snapshot.tokenizer_name,
@@ -118,11 +172,7 @@ def decode_snapshot(data: bytes, what: str = "snapshot") -> Snapshot:
             documents_HV=tensors.get("documents"),
             tokens_H=np.array(metadata["tokens"], np.float64),
             records_H=np.array(metadata["records"], np.float64),
-            offsets={
-                TopicPartition(topic, int(partition)): offset
-                for topic, partitions in metadata["offsets"].items()
-                for partition, offset in partitions.items()
-            },
+            offsets=_offsets_from_json(metadata["offsets"]),
             tokenizer_name=tokenizer.get("name", ""),
             tokenizer_fingerprint=tokenizer["fingerprint"],
             weights={

@@ -175,9 +175,8 @@ class Daemon:
 
     def _schedule_jobs(self) -> None:
         config = self._config
-        lease_interval = max(self._parts.publisher.lease_seconds / 3, 0.05)
         self._schedule.every("commit", config.commit_interval_seconds, self.commit)
-        self._schedule.every("lease", lease_interval, self._keep_lease)
+        self._schedule.every("lease", self._parts.publisher.turn_seconds, self._keep_lease)
         if config.publish_cron:
             self._schedule.cron("publish", config.publish_cron, self.publish)
         else:
@@ -370,9 +369,11 @@ class Daemon:
     def _wait_for_lease(self) -> None:
         """A worker that also ends soon may hold the lease; one that stays publishes for us."""
         parts = self._parts
-        deadline = parts.clock.monotonic() + parts.publisher.lease_seconds
+        publisher = parts.publisher
+        wait_seconds = publisher.lease_seconds + 3 * publisher.turn_seconds
+        deadline = parts.clock.monotonic() + wait_seconds
         try:
-            while not parts.publisher.keep_lease() and parts.clock.monotonic() < deadline:
+            while not publisher.keep_lease() and parts.clock.monotonic() < deadline:
                 threading.Event().wait(0.1)
         except ServiceUnavailable as error:
             log.warning("no last snapshot: %s", error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from streamfreq.codec import Snapshot
+from streamfreq.codec import Floor, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class SnapshotStore(Protocol):
     def publish(self, snapshot: Snapshot, fence: int) -> None:
         """Keep `snapshot` and make it the latest, atomically for readers; then trim old versions.
 
-        Its epoch becomes the job's.
+        It becomes the floor for those that follow.
 
-        Raises FencedOut when a higher fence was seen or the version is not above the latest one;
-        nothing changes then.
+        Raises FencedOut when a higher fence was seen, or the version is not above the latest one,
+        or, within its epoch, not above the floor; nothing changes then.
         """
         ...
 
@@ -38,7 +38,15 @@ class SnapshotStore(Protocol):
         ...
 
     def epoch(self) -> int:
-        """The epoch of the snapshots; 0: none is there, the next one begins a new epoch."""
+        """The floor's epoch; 0: there is none, the next snapshot begins a new epoch."""
+        ...
+
+    def floor(self) -> Floor:
+        """What readers have got, as far as is known here; an empty one when nothing is."""
+        ...
+
+    def raise_floor(self, floor: Floor) -> None:
+        """Readers have got this much, though the store has lost it: keep it, if it is more."""
         ...
 
     def end_epoch(self) -> None:

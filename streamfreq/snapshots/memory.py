@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field, replace
 
 from streamfreq.clock import Clock, SystemClock
-from streamfreq.codec import Snapshot, decode_snapshot, encode_snapshot
+from streamfreq.codec import Floor, Snapshot, decode_snapshot, encode_snapshot
 from streamfreq.errors import FencedOut
 from streamfreq.snapshots.base import SnapshotInfo
 
@@ -27,7 +27,7 @@ class MemorySnapshots:
     lock: threading.Lock = field(default_factory=threading.Lock)
     kept: dict[int, _Kept] = field(default_factory=dict)
     latest: int = 0
-    epoch: int = 0
+    floor: Floor = field(default_factory=Floor)
     fence: int = 0
     stale_since_ms: int | None = None
     holder: str | None = None
@@ -75,9 +75,15 @@ class MemorySnapshotStore:
                     f"snapshot {snapshot.version} of job {self._job}: version "
                     f"{self._all.latest} is published already; another publisher is at work"
                 )
+            floor = self._all.floor
+            if snapshot.epoch == floor.epoch and snapshot.version <= floor.version:
+                raise FencedOut(
+                    f"snapshot {snapshot.version} of job {self._job}: readers have got version "
+                    f"{floor.version} already; another publisher is at work"
+                )
             self._all.kept[snapshot.version] = new
             self._all.latest = snapshot.version
-            self._all.epoch = snapshot.epoch
+            self._all.floor = Floor.of(snapshot)
             self._all.fence = fence
             self._all.stale_since_ms = None
             for version in sorted(self._all.kept)[: -self._retain]:
@@ -89,13 +95,24 @@ class MemorySnapshotStore:
         return self._all.latest
 
     def epoch(self) -> int:
-        """The epoch of the snapshots; 0: none is there, the next one begins a new epoch."""
-        return self._all.epoch
+        """The floor's epoch; 0: there is none, the next snapshot begins a new epoch."""
+        return self._all.floor.epoch
+
+    def floor(self) -> Floor:
+        """What readers have got, as far as is known here."""
+        return self._all.floor
+
+    def raise_floor(self, floor: Floor) -> None:
+        """Keep this floor, if it is higher and of the same epoch."""
+        with self._all.lock:
+            old = self._all.floor
+            if floor.epoch == old.epoch and floor.version > old.version:
+                self._all.floor = floor
 
     def end_epoch(self) -> None:
         """Let the next snapshot begin a new epoch: it may count less than the last one."""
         with self._all.lock:
-            self._all.epoch = 0
+            self._all.floor = Floor()
 
     def load(self, version: int | None = None) -> Snapshot | None:
         """A kept snapshot (default: the latest); None when it is not kept."""

@@ -4,7 +4,7 @@ Keys of a job, all in one cluster slot:
 
     PREFIX:{JOB}:snapshot:VERSION   the bytes of one snapshot; never change
     PREFIX:{JOB}:latest             its version; only grows
-    PREFIX:{JOB}:epoch              when the present epoch began, in ms
+    PREFIX:{JOB}:floor              hash: version, epoch, json of what readers have got
     PREFIX:{JOB}:index              hash: version -> token, created_at_ms, as_of_ms, size
     PREFIX:{JOB}:pinned             set of versions that are never trimmed
     PREFIX:{JOB}:stale              since when (ms) the latest has had no live stream behind it
@@ -19,13 +19,20 @@ import hashlib
 import uuid
 from urllib.parse import quote
 
-from streamfreq.codec import Snapshot, decode_snapshot, encode_snapshot
+from streamfreq.codec import (
+    Floor,
+    Snapshot,
+    decode_floor,
+    decode_snapshot,
+    encode_floor,
+    encode_snapshot,
+)
 from streamfreq.errors import FencedOut, SnapshotRefused
 from streamfreq.redis_client import Client, Script, call, server_name
 from streamfreq.snapshots.base import SnapshotInfo
 
-# KEYS: latest, index, pinned, stale, fence, epoch, body, then the bodies to trim.
-# ARGV: version, fence, token, info, channel, epoch, body, then the versions to trim.
+# KEYS: latest, index, pinned, stale, fence, floor, body, then the bodies to trim.
+# ARGV: version, fence, token, info, channel, epoch, body, floor, then the versions to trim.
 # Returns {what, value}: 1 published, 2 published before by this very call, -1 a higher fence was
 # seen (value), -2 a version at or above it is the latest (value). The checks come before any write,
 # and the first write is one that a full server refuses: so it is all or nothing.
@@ -43,20 +50,35 @@ _PUBLISH = Script(
     if tonumber(ARGV[1]) <= tonumber(latest) then
         return {-2, latest}
     end
+    local floor = redis.call('HMGET', KEYS[6], 'epoch', 'version')
+    if floor[1] == ARGV[6] and tonumber(ARGV[1]) <= tonumber(floor[2]) then
+        return {-2, floor[2]}
+    end
     redis.call('SET', KEYS[7], ARGV[7])
     redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
     redis.call('SET', KEYS[1], ARGV[1])
     redis.call('SET', KEYS[5], ARGV[2])
-    redis.call('SET', KEYS[6], ARGV[6])
+    redis.call('HSET', KEYS[6], 'epoch', ARGV[6], 'version', ARGV[1], 'json', ARGV[8])
     redis.call('DEL', KEYS[4])
     for i = 8, #KEYS do
-        if redis.call('SISMEMBER', KEYS[3], ARGV[i]) == 0 then
+        if redis.call('SISMEMBER', KEYS[3], ARGV[i + 1]) == 0 then
             redis.call('DEL', KEYS[i])
-            redis.call('HDEL', KEYS[2], ARGV[i])
+            redis.call('HDEL', KEYS[2], ARGV[i + 1])
         end
     end
     redis.pcall('PUBLISH', ARGV[5], ARGV[1])
     return {1, ARGV[1]}
+    """
+)
+
+# KEYS: floor. ARGV: epoch, version, json.
+_RAISE = Script(
+    """
+    local floor = redis.call('HMGET', KEYS[1], 'epoch', 'version')
+    if floor[1] == ARGV[1] and tonumber(floor[2]) < tonumber(ARGV[2]) then
+        redis.call('HSET', KEYS[1], 'version', ARGV[2], 'json', ARGV[3])
+    end
+    return 1
     """
 )
 
@@ -116,7 +138,7 @@ class _Keys:
     def __init__(self, prefix: str, job: str) -> None:
         self._root = f"{quote(prefix, safe='')}:{{{quote(job, safe='')}}}"
         self.latest = f"{self._root}:latest"
-        self.epoch = f"{self._root}:epoch"
+        self.floor = f"{self._root}:floor"
         self.index = f"{self._root}:index"
         self.pinned = f"{self._root}:pinned"
         self.stale = f"{self._root}:stale"
@@ -158,11 +180,15 @@ class RedisSnapshotStore:
         outcome, value = _PUBLISH(  # 2
             self._client,
             [
-                *(keys.latest, keys.index, keys.pinned, keys.stale, keys.fence, keys.epoch),
+                *(keys.latest, keys.index, keys.pinned, keys.stale, keys.fence, keys.floor),
                 keys.body(version),
                 *map(keys.body, due),
             ],
-            [version, fence, token, info, keys.published, snapshot.epoch, body, *due],
+            [
+                *[str(item) for item in (version, fence, token, info, keys.published)],
+                *(snapshot.epoch, body, encode_floor(Floor.of(snapshot))),
+                *due,
+            ],
         )
         if outcome == -1:
             raise FencedOut(
@@ -180,12 +206,21 @@ class RedisSnapshotStore:
         return int(call(self._client, "GET", self._keys.latest) or 0)
 
     def epoch(self) -> int:
-        """The epoch of the snapshots; 0: none is there, the next one begins a new epoch."""
-        return int(call(self._client, "GET", self._keys.epoch) or 0)
+        """The floor's epoch; 0: there is none, the next snapshot begins a new epoch."""
+        return int(call(self._client, "HGET", self._keys.floor, "epoch") or 0)
+
+    def floor(self) -> Floor:
+        """What readers have got, as far as is known here."""
+        found = call(self._client, "HGET", self._keys.floor, "json")
+        return Floor() if found is None else decode_floor(found)
+
+    def raise_floor(self, floor: Floor) -> None:
+        """Keep this floor, if it is higher and of the same epoch."""
+        _RAISE(self._client, [self._keys.floor], [floor.epoch, floor.version, encode_floor(floor)])
 
     def end_epoch(self) -> None:
         """Let the next snapshot begin a new epoch: it may count less than the last one."""
-        call(self._client, "DEL", self._keys.epoch)
+        call(self._client, "DEL", self._keys.floor)
 
     def load(self, version: int | None = None) -> Snapshot | None:
         """A kept snapshot (default: the latest); None when it is not kept."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from streamfreq.codec import Floor
 from streamfreq.config import RedisConfig, SnapshotsConfig
 from streamfreq.errors import FencedOut
 from streamfreq.snapshots import SnapshotStore, open_lease, open_snapshots
-from tests.conformance.values import make_snapshot, same
+from tests.conformance.values import NEWS, make_snapshot, same
 
 RETAIN = 3
 
@@ -100,6 +102,52 @@ def test_an_older_fence_is_refused_and_nothing_changes(store: SnapshotStore) -> 
     store.publish(make_snapshot(3), 9)
     with pytest.raises(FencedOut):
         store.publish(make_snapshot(4), 8)
+
+
+def test_the_floor_is_what_was_published_last(open_store: Open) -> None:
+    store = open_store()
+    assert store.floor() == Floor()
+    assert store.epoch() == 0
+    for version in (1, 4):
+        store.publish(make_snapshot(version), 1)
+        assert open_store().floor() == Floor.of(make_snapshot(version))
+    assert open_store().epoch() == make_snapshot(4).epoch
+
+
+def test_the_floor_is_raised_within_its_epoch_only(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    store.raise_floor(Floor(9, 5, 1, {NEWS: 3}))
+    assert other.floor() == Floor()
+    store.publish(make_snapshot(1), 1)
+    floor = Floor.of(make_snapshot(1))
+    for raised in (replace(floor, epoch=floor.epoch + 1, version=9), replace(floor, version=0)):
+        store.raise_floor(raised)
+        assert other.floor() == floor
+    higher = Floor(7, floor.epoch, floor.as_of_ms + 1, {NEWS: 2**53 + 9})
+    store.raise_floor(higher)
+    assert other.floor() == higher
+    assert other.latest_version() == 1
+
+
+def test_nothing_is_published_at_or_below_the_floor(store: SnapshotStore) -> None:
+    store.publish(make_snapshot(1), 1)
+    store.raise_floor(replace(Floor.of(make_snapshot(1)), version=6))
+    for version in (2, 6):
+        with pytest.raises(FencedOut, match="version 6"):
+            store.publish(make_snapshot(version), 1)
+    assert store.latest_version() == 1
+    store.publish(make_snapshot(7), 1)
+    assert store.floor() == Floor.of(make_snapshot(7))
+
+
+def test_an_ended_epoch_has_no_floor_but_the_versions_go_on(store: SnapshotStore) -> None:
+    store.publish(make_snapshot(3), 1)
+    store.end_epoch()
+    assert (store.floor(), store.epoch(), store.latest_version()) == (Floor(), 0, 3)
+    with pytest.raises(FencedOut):
+        store.publish(make_snapshot(3, epoch=7), 1)
+    store.publish(make_snapshot(4, epoch=7), 1)
+    assert store.epoch() == 7
 
 
 def test_a_new_lease_fences_the_old_holder_at_once(store_config: RedisConfig) -> None:

@@ -18,7 +18,7 @@ from tests.services.redis import RedisServer
 pytestmark = pytest.mark.redis_server
 
 RETAIN = 5
-# latest, epoch, index, pinned, fence, lease; stale only while it is marked.
+# latest, floor, index, pinned, fence, lease; stale only while it is marked.
 KEYS_OF_A_JOB = 6
 
 

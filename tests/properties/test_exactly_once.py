@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from streamfreq.checkpoints.memory import MemoryCheckpointStore
 from streamfreq.clock import ManualClock
-from streamfreq.codec import NO_REVISION, CheckpointUpdate, Revision, Snapshot
+from streamfreq.codec import NO_REVISION, CheckpointUpdate, Floor, Revision, Snapshot
 from streamfreq.config import CountingConfig, SnapshotsConfig, TextConfig, ValueConfig
 from streamfreq.counting import EventTimes
 from streamfreq.daemon.assignment import Assignment, CountersSpec, Told
@@ -116,7 +116,7 @@ class Stores:
         self.snapshots = MemorySnapshotStore("job", 3, self.kept)
 
     def saved(self) -> tuple[dict[Any, Any], dict[str, Any]]:
-        kept = {name: getattr(self.kept, name) for name in ("latest", "epoch", "fence")}
+        kept = {name: getattr(self.kept, name) for name in ("latest", "floor", "fence")}
         return dict(self.checkpoints._kept.entries), {**kept, "kept": dict(self.kept.kept)}
 
     def set_back(self, saved: tuple[dict[Any, Any], dict[str, Any]]) -> None:
@@ -145,7 +145,7 @@ class ExactlyOnce(RuleBasedStateMachine):
         self.workers = [self.new_worker() for _ in range(WORKERS)]
         self.reader = SnapshotReader(self.stores.snapshots, "letters")
         self.last: Snapshot | None = None
-        self.last_from: Worker | None = None
+        self.knows: set[int] = set()
         self.owner = dict.fromkeys(PARTITIONS, 0)
         self.workers[0].source.assign(PARTITIONS)
         for partition in PARTITIONS:
@@ -178,16 +178,24 @@ class ExactlyOnce(RuleBasedStateMachine):
     def publish(self, worker: int, seconds: int) -> None:
         """What is published counts exactly the records below its offsets, and takes back nothing.
 
-        Only a publisher that was not there may take back what another one, which is gone,
-        published into a store that lost it: the reader holds on to it then.
+        Only when everybody who knew of a snapshot is gone, and the store has lost it, may another
+        one take it back: the reader holds on to it then.
         """
         self.clock.advance(seconds)
+        for _ in range(3):
+            for other in (worker, *range(WORKERS)):
+                self.workers[other].publisher.keep_lease()
+            self.clock.advance(1)
         snapshot = self.workers[worker].publisher.publish()
         if snapshot is not None:
             self.check_counts(snapshot)
-            if self.last_from is self.workers[worker]:
+            if self.knows:
                 require_forward(self.last, snapshot)
-            self.last, self.last_from = snapshot, self.workers[worker]
+            self.last, self.knows = snapshot, {worker}
+        for other in range(WORKERS):
+            self.workers[other].publisher.keep_lease()
+        if self.last is not None and self.stores.snapshots.floor() == Floor.of(self.last):
+            self.knows = set(range(WORKERS))
         before = self.reader.snapshot
         if self.reader.refresh():
             assert self.reader.snapshot is not None
@@ -293,6 +301,7 @@ class ExactlyOnce(RuleBasedStateMachine):
     def crash(self, worker: int) -> None:
         """What is not committed is gone; a new process gets the partitions."""
         self.workers[worker] = self.new_worker()
+        self.knows.discard(worker)
         ours = [partition for partition, owner in self.owner.items() if owner == worker]
         self.workers[worker].source.assign(ours)
 
@@ -325,8 +334,8 @@ class ExactlyOnce(RuleBasedStateMachine):
                 worker.commit()
         if not everything:
             return
-        self.clock.advance(30)
-        snapshot = self.workers[0].publisher.publish() or self.stores.snapshots.load()
+        self.publish(0, 30)
+        snapshot = self.stores.snapshots.load()
         assert snapshot is not None
         self.check_counts(snapshot)
         assert all(

@@ -15,6 +15,7 @@ from streamfreq.codec import (
     NO_REVISION,
     CheckpointUpdate,
     DecayedState,
+    Floor,
     Gap,
     Snapshot,
     StateChanges,
@@ -86,6 +87,12 @@ class Bench:
         )
         self.checkpoints.commit(replace(update, **changes))  # type: ignore[arg-type]
 
+    def wins(self) -> None:
+        """Take the lease, and hear the others out."""
+        self.publisher.keep_lease()
+        self.clock.advance(2 * self.publisher.turn_seconds)
+        assert self.publisher.keep_lease()
+
     def publish(self) -> Snapshot:
         snapshot = self.publisher.publish()
         assert snapshot is not None
@@ -142,7 +149,44 @@ def test_only_the_holder_of_the_lease_publishes_and_another_takes_over() -> None
     assert two.publisher.publish() is None
     one.commit(TopicPartition("a", 0))
     one.clock.advance(6)
+    two.wins()
     assert two.publish().version == 2
+
+
+def test_who_is_new_to_the_lease_hears_the_others_out_first() -> None:
+    """The store lost the last snapshot, and only the one that lost the lease knows of it."""
+    one, two = Bench("one"), None
+    a = TopicPartition("a", 0)
+    one.commit(a, next_offset=10)
+    one.publish()
+    saved = dict(one.shared.kept), one.shared.latest, one.shared.floor
+    one.commit(a, next_offset=11)
+    seen = one.publish()
+    two = Bench("two", other=one)
+    one.shared.kept, one.shared.latest, one.shared.floor = saved
+    one.lease.release()
+    assert not two.publisher.keep_lease()
+    assert two.publisher.publish() is None
+    assert not one.publisher.keep_lease()
+    one.clock.advance(2 * two.publisher.turn_seconds)
+    two.commit(a, next_offset=12)
+    assert two.publisher.keep_lease()
+    assert two.publish().version == seen.version + 1
+
+
+def test_a_daemon_that_never_published_tells_the_store_what_it_has_seen() -> None:
+    one = Bench("one")
+    two = Bench("two", other=one)
+    a = TopicPartition("a", 0)
+    one.commit(a, next_offset=10)
+    one.publish()
+    saved = one.shared.floor
+    one.commit(a, next_offset=11)
+    seen = one.publish()
+    two.publisher.keep_lease()
+    one.shared.floor = saved
+    two.publisher.keep_lease()
+    assert one.snapshots.floor() == Floor.of(seen)
 
 
 def test_a_publisher_that_slept_through_its_lease_is_refused() -> None:
@@ -154,6 +198,7 @@ def test_a_publisher_that_slept_through_its_lease_is_refused() -> None:
     stale = one.publish()
     one.clock.advance(6)
     one.commit(TopicPartition("a", 0))
+    two.wins()
     assert two.publish().version == 2
     with pytest.raises(FencedOut):
         one.snapshots.publish(replace(stale, version=3), fence)
@@ -184,7 +229,7 @@ def test_another_tokenizer_is_refused_and_named() -> None:
         bench.publisher.publish()
 
 
-@pytest.mark.parametrize("dies_at", ["revisions", "load", "latest_version", "epoch", "publish"])
+@pytest.mark.parametrize("dies_at", ["revisions", "load", "latest_version", "floor", "publish"])
 def test_the_store_goes_away_at_each_step_and_the_next_try_publishes(
     dies_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +276,7 @@ def test_the_next_publisher_does_not_take_back_either() -> None:
     one.commit(a, next_offset=10)
     first = one.publish()
     one.clock.advance(6)
+    two.wins()
     one.checkpoints.delete(a)
     one.commit(a, next_offset=9)
     assert two.publisher.publish() is None
@@ -248,7 +294,7 @@ def test_after_the_loss_of_everything_a_new_epoch_tells_it(
     first = bench.publish()
     bench.checkpoints.delete(a)
     bench.shared.kept.clear()
-    bench.shared.latest = bench.shared.epoch = 0
+    bench.shared.latest, bench.shared.floor = 0, Floor()
     bench.commit(a, next_offset=3)
     second = bench.publish()
     assert second.version == first.version + 1
@@ -268,6 +314,19 @@ def test_an_ended_epoch_binds_no_more_but_the_versions_go_on() -> None:
     second = bench.publish()
     assert (second.version, second.offsets) == (first.version + 1, {a: 3})
     assert second.epoch > first.epoch
+
+
+def test_a_store_that_lost_a_snapshot_gets_another_without_new_records() -> None:
+    bench = Bench()
+    bench.commit(TopicPartition("a", 0))
+    bench.publish()
+    saved = dict(bench.shared.kept), bench.shared.latest, bench.shared.floor
+    bench.commit(TopicPartition("a", 0), next_offset=11)
+    second = bench.publish()
+    bench.shared.kept, bench.shared.latest, bench.shared.floor = saved
+    third = bench.publish()
+    assert (third.version, third.offsets) == (second.version + 1, second.offsets)
+    assert bench.publisher.publish() is None
 
 
 def test_as_of_never_goes_back_with_the_clock() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from streamfreq.checkpoints.memory import MemoryCheckpointStore
 from streamfreq.clock import ManualClock
+from streamfreq.codec import Floor
 from streamfreq.config import SnapshotsConfig
 from streamfreq.counting import Counters
 from streamfreq.daemon.committer import Committer
@@ -63,7 +64,7 @@ class Bench:
     def lose_everything(self) -> None:
         self.lose_the_checkpoints()
         self.kept.kept.clear()
-        self.kept.latest = self.kept.epoch = 0
+        self.kept.latest, self.kept.floor = 0, Floor()
 
     def lose_the_checkpoints(self) -> None:
         for partition in self.store.revisions():
