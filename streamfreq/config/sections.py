@@ -300,7 +300,7 @@ class SnapshotsConfig(Section):
     retain: int = Field(default=10, ge=1)
     """So many versions stay, pinned ones besides."""
     lease_seconds: Duration = 15.0
-    """A publisher that is silent for so long is replaced; at most half of the publish interval."""
+    """A publisher that is silent for so long is replaced; at most 0.4 of the publish interval."""
     as_of: Literal["watermark", "clock"] = "watermark"
     """Time the counts are decayed to: the latest event time counted, or the clock when later."""
     min_mass: float = Field(default=1e-6, ge=0)

@@ -29,6 +29,8 @@ QUEUE_BYTES = 64 * 1024 * 1024
 """Polled but not yet counted: the source pauses above it."""
 BATCH_BYTES = 4 * 1024 * 1024
 """About how much text one call of the tokenizer engine gets."""
+LEASE_SHARE = 0.4
+"""Of a publish interval: with the time to notice and to hear the others out it stays below one."""
 SHORTEST_LEASE_SECONDS = 1.0
 """A shorter lease would be lost to a short pause of the process."""
 
@@ -57,14 +59,14 @@ def start_at(config: Config, now_ms: int) -> StartAt:
 
 
 def with_short_lease(config: Config) -> SnapshotsConfig:
-    """The section [snapshots] with a lease of at most half a publish interval.
+    """The section [snapshots] with a lease of at most `LEASE_SHARE` of a publish interval.
 
     A publisher that dies just before its turn is then replaced before the turn after that one.
     """
     schedule, snapshots = config.schedule, config.snapshots
     if schedule.publish_cron:
         return snapshots
-    longest = max(schedule.publish_interval_seconds / 2, SHORTEST_LEASE_SECONDS)
+    longest = max(schedule.publish_interval_seconds * LEASE_SHARE, SHORTEST_LEASE_SECONDS)
     lease_seconds = min(snapshots.lease_seconds, longest)
     return snapshots.model_copy(update={"lease_seconds": lease_seconds})
 
