@@ -6,9 +6,10 @@ STAMP := $(VENV)/.installed
 TEXT ?=
 KAFKA ?=
 PYTEST_ARGS ?=
+CHAOS_ARGS ?= --minutes 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint types imports fmt lock kafka redis clean
+.PHONY: help install demo test check lint types imports chaos fmt lock kafka redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +41,9 @@ types: $(STAMP) ## mypy, strict
 
 imports: $(STAMP) ## which part may import which
 	$(BIN)/lint-imports
+
+chaos: $(STAMP) ## ten minutes of faults on real services (CHAOS_ARGS="--seed 7 --minutes 2")
+	$(BIN)/python -m benchmarks.chaos $(CHAOS_ARGS)
 
 fmt: $(STAMP) ## format the code and mend what the linter can
 	$(BIN)/ruff format .
