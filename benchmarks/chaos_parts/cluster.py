@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 
 import psutil
@@ -145,14 +146,14 @@ class Worker:
         """Whether it says that it is ready."""
         try:
             return self._get("/readyz") is not None
-        except OSError:
+        except (OSError, HTTPException):
             return False
 
     def scrape(self) -> None:
         """Read its metrics; what can't be read leaves the figures as they are."""
         try:
             text = self._get("/metrics")
-        except OSError:
+        except (OSError, HTTPException):  # it may die while it answers
             return
         if text is None:
             return

@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("streamfreq.cli.run:run", "Run the daemon: count the stream, publish snapshots."),
     "count": ("streamfreq.cli.count:count", "Count files or stdin, from the first to the last."),
     "snapshot": ("streamfreq.cli.snapshot:snapshot", "List, show, compare and move snapshots."),
+    "checkpoint": ("streamfreq.cli.checkpoint:checkpoint", "List and forget checkpoints."),
     "check": ("streamfreq.cli.check:check", "Say what is wrong with a configuration or a service."),
     "init": ("streamfreq.cli.init:init", "Write a commented example configuration."),
     "demo": ("streamfreq.cli.demo.command:demo", "Show the daemon at work on real text, live."),

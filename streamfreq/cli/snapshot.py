@@ -24,11 +24,11 @@ horizon_option = click.option(
 
 
 def stored_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that say where snapshots are; the command gets them as `stored`."""
+    """Adds the options that say where a job keeps its state; the command gets them as `stored`."""
 
     @config_options
     @click.option("--redis", "redis_url", metavar="URL", help="The store (redis.url).")
-    @click.option("--job", metavar="NAME", help="Whose snapshots (job).")
+    @click.option("--job", metavar="NAME", help="Whose (job).")
     @functools.wraps(command)
     def wrapped(
         *args: Any,

@@ -97,6 +97,7 @@ def print_show(snapshot: Snapshot, *, as_json: bool) -> None:
                 "created": f"{moment(snapshot.created_at_ms)}, "
                 f"{ago(snapshot.created_at_ms, now_ms)}",
                 "as of": moment(snapshot.as_of_ms),
+                "epoch": f"since {moment(snapshot.epoch)}" if snapshot.epoch else "-",
                 "tokenizer": f"{snapshot.tokenizer_name}, {number(snapshot.vocab_size)} ids, "
                 f"fingerprint {snapshot.tokenizer_fingerprint[:12]}",
                 "written by": f"streamfreq {snapshot.streamfreq_version}".strip(),

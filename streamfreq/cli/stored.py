@@ -1,26 +1,71 @@
-"""Snapshots by what a person calls them: a version, `latest`, or a file."""
+"""What a job keeps in the store; snapshots by what a person calls them."""
 
 from __future__ import annotations
 
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamfreq.cli.output import note
 from streamfreq.codec import Snapshot
 from streamfreq.errors import UsageError
 
 if TYPE_CHECKING:
+    from streamfreq.checkpoints import CheckpointStore
     from streamfreq.config import Config
     from streamfreq.snapshots.base import SnapshotStore
 
 LATEST = "latest"
+_LEASE_RETRY_SECONDS = 0.25
 
 
 class Stored:
-    """The job's snapshots; the store is opened when it is first needed (a file needs none)."""
+    """The job's snapshots and checkpoints; each store is opened when it is first needed."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self._store: SnapshotStore | None = None
+        self._checkpoints: CheckpointStore | None = None
+
+    @property
+    def checkpoints(self) -> CheckpointStore:
+        """The checkpoints; raises ConfigError or ServiceUnavailable."""
+        if self._checkpoints is None:
+            from streamfreq.checkpoints import open_checkpoints
+
+            self._checkpoints = open_checkpoints(self.config.redis, self.config.job)
+        return self._checkpoints
+
+    @contextmanager
+    def publishing(self, way_out: str = "") -> Iterator[int]:
+        """Hold the publisher's lease; gives its fencing token.
+
+        Waits for as long as a lease that a dead publisher left behind may last. Raises UsageError,
+        whose message ends with `way_out`, while another one renews it.
+        """
+        from streamfreq.snapshots import open_lease
+
+        config = self.config
+        holder = f"command:{socket.gethostname()}:{os.getpid()}"
+        lease = open_lease(config.redis, config.snapshots, config.job, holder)
+        deadline = time.monotonic() + config.snapshots.lease_seconds + _LEASE_RETRY_SECONDS
+        fence, waiting = lease.acquire(), False
+        while fence is None and time.monotonic() < deadline:
+            if not waiting:
+                note("another publisher holds the lease; waiting to see whether it is alive")
+                waiting = True
+            time.sleep(_LEASE_RETRY_SECONDS)
+            fence = lease.acquire()
+        if fence is None:
+            raise UsageError(f"a daemon of {self.where} is publishing; stop it first{way_out}")
+        try:
+            yield fence
+        finally:
+            lease.release()
 
     @property
     def store(self) -> SnapshotStore:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from streamfreq.cli.output import note, print_json, size
+from streamfreq.cli.output import print_json, size
 from streamfreq.cli.stored import LATEST, Stored
 from streamfreq.clock import SystemClock
 from streamfreq.errors import SnapshotRefused, UsageError
-from streamfreq.snapshots import open_lease, read_snapshot_file, write_snapshot_file
-from streamfreq.snapshots.base import PublisherLease
-
-_LEASE_RETRY_SECONDS = 0.25
+from streamfreq.snapshots import read_snapshot_file, write_snapshot_file
 
 
 def export_snapshot(
@@ -57,25 +51,17 @@ def import_snapshot(stored: Stored, file: Path, *, as_json: bool) -> None:
             f"{latest.tokenizer_name} {latest.tokenizer_fingerprint[:12]}; "
             "import it into another --job"
         )
-    config = stored.config
-    holder = f"import:{socket.gethostname()}:{os.getpid()}"
-    lease = open_lease(config.redis, config.snapshots, config.job, holder)
-    fence = _acquire(lease, config.snapshots.lease_seconds)  # 2
-    if fence is None:
-        raise UsageError(
-            f"a daemon of {stored.where} is publishing; stop it first, or import with another --job"
-        )
-    try:
-        version = stored.store.latest_version() + 1  # 3
-        numbered = replace(snapshot, version=version, job=config.job, epoch=SystemClock().now_ms())
-        stored.store.publish(numbered, fence)  # 4
-        stored.store.end_epoch()  # 5
-    finally:
-        lease.release()
+    store, job = stored.store, stored.config.job
+    with stored.publishing("; or import with another --job") as fence:  # 2
+        # Not below what readers have got, even where the store has lost it.
+        version = max(store.latest_version(), store.floor().version) + 1  # 3
+        numbered = replace(snapshot, version=version, job=job, epoch=SystemClock().now_ms())
+        store.publish(numbered, fence)  # 4
+        store.end_epoch()  # 5
     if as_json:
-        print_json({"version": version, "job": config.job, "file": str(file)})
+        print_json({"version": version, "job": job, "file": str(file)})
     else:
-        click.echo(f"published {file} as version {version} of job {config.job}")
+        click.echo(f"published {file} as version {version} of job {job}")
 
 
 def set_pinned(stored: Stored, reference: str, pinned: bool, *, as_json: bool) -> None:
@@ -92,15 +78,3 @@ def set_pinned(stored: Stored, reference: str, pinned: bool, *, as_json: bool) -
         print_json({"version": version, "pinned": pinned})
     else:
         click.echo(f"version {version} is {'pinned' if pinned else 'no longer pinned'}")
-
-
-def _acquire(lease: PublisherLease, lease_seconds: float) -> int | None:
-    """The fencing token; waits for a lease that a dead publisher left behind to run out."""
-    deadline = time.monotonic() + lease_seconds + _LEASE_RETRY_SECONDS
-    waiting = False
-    while (fence := lease.acquire()) is None and time.monotonic() < deadline:
-        if not waiting:
-            note("another publisher holds the lease; waiting to see whether it is alive")
-            waiting = True
-        time.sleep(_LEASE_RETRY_SECONDS)
-    return fence
