@@ -102,7 +102,10 @@ class Publisher:
         stored, last = self._snapshots.floor(), self._last
         if not stored.epoch:
             return
-        if stored.epoch != last.epoch or stored.version > last.version:
+        if stored.epoch != last.epoch:
+            # Versions grow over epochs too, as far as anybody remembers them.
+            self._last = replace(stored, version=max(stored.version, last.version))
+        elif stored.version > last.version:
             self._last = stored
         elif stored.version < last.version:
             self._snapshots.raise_floor(last)
@@ -134,6 +137,8 @@ class Publisher:
         fence = self._acquire()  # 1
         if fence is None:
             self._held = ""
+            if self._term is None:
+                self._read.clear()  # the memory of a publisher is needed by one daemon only
             return None
         faults.reach("publish.2")
         self._refresh()  # 2
@@ -185,7 +190,7 @@ class Publisher:
             return Floor(version=version, epoch=max(self._clock.now_ms(), last.epoch + 1)), latest
         floor = last
         if stored.epoch != last.epoch or stored.version > last.version:
-            floor = stored
+            floor = replace(stored, version=max(stored.version, last.version))
         if latest < floor.version:
             log.error(
                 "the store lost snapshots: version %d was published, now %s is the latest; "

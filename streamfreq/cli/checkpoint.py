@@ -65,4 +65,4 @@ def delete(
 def _confirm(stored: Stored, number: int) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("this deletes what is counted; say --yes when nobody can be asked")
-    click.confirm(f"Forget {number} checkpoints of {stored.where}?", abort=True, err=True)
+    click.confirm(f"Forget {number} partitions of {stored.where}?", abort=True, err=True)

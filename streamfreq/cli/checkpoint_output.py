@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,7 +81,7 @@ def _as_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "tokens": _tokens(checkpoint),
         "watermark_ms": checkpoint.state.watermark_ms,
         "created_at_ms": checkpoint.created_at_ms,
-        "changes": checkpoint.chain.changes,
+        **asdict(checkpoint.chain),
         "gaps": [[gap.first, gap.last] for gap in checkpoint.gaps],
         "tokenizer_fingerprint": checkpoint.tokenizer_fingerprint,
     }
@@ -102,8 +103,12 @@ def _tokens(checkpoint: Checkpoint) -> float:
 def named(
     stored: Stored, topic: str | None, partitions: Collection[int]
 ) -> Sequence[TopicPartition]:
-    """The checkpoints that are meant; raises UsageError when there is none of that name."""
-    there = sorted(stored.checkpoints.revisions())
+    """The partitions that are meant; raises UsageError when there is none of that name.
+
+    Those that readers have seen counted are there too, even when their checkpoints are gone: only
+    the end of the epoch lets snapshots go on without them.
+    """
+    there = sorted({*stored.checkpoints.revisions(), *stored.store.floor().offsets})
     if not there:
         raise UsageError(f"{stored.where} has no checkpoint; is --job right?")
     if topic is None:
@@ -137,9 +142,11 @@ def delete_checkpoints(stored: Stored, wanted: Sequence[TopicPartition], *, as_j
     with stored.publishing(", and every other daemon of the job"):  # 1, 4
         stored.store.end_epoch()  # 2
         deleted = [item for item in wanted if stored.checkpoints.delete(item)]  # 3
-    if as_json:
-        print_json({"job": stored.config.job, "deleted": [_name(item) for item in deleted]})
-    else:
-        click.echo(
-            f"forgot {len(deleted)} checkpoints of {stored.where}: {' '.join(map(str, deleted))}"
-        )
+        # Told before step 4: what is gone is gone, even when the lease can't be given back.
+        if as_json:
+            print_json({"job": stored.config.job, "deleted": [_name(item) for item in deleted]})
+        elif deleted:
+            names = " ".join(map(str, deleted))
+            click.echo(f"forgot {len(deleted)} checkpoints of {stored.where}: {names}")
+        else:
+            click.echo(f"{stored.where} had no such checkpoint any more; a new epoch begins")

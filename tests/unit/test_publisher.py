@@ -189,6 +189,39 @@ def test_a_daemon_that_never_published_tells_the_store_what_it_has_seen() -> Non
     assert one.snapshots.floor() == Floor.of(seen)
 
 
+def test_versions_grow_even_into_an_older_epoch() -> None:
+    """The store lost all, a new epoch began, then an old backup with the old epoch was put back."""
+    bench = Bench()
+    a = TopicPartition("a", 0)
+    bench.commit(a, next_offset=10)
+    bench.publish()
+    backup = dict(bench.shared.kept), bench.shared.latest, bench.shared.floor
+    bench.shared.kept, bench.shared.latest, bench.shared.floor = {}, 0, Floor()
+    bench.commit(a, next_offset=11)
+    newest = bench.publish()
+    bench.shared.kept, bench.shared.latest, bench.shared.floor = backup
+    bench.publisher.keep_lease()
+    bench.commit(a, next_offset=12)
+    again = bench.publish()
+    assert again.version > newest.version
+    assert again.epoch == backup[2].epoch
+
+
+def test_who_has_lost_the_lease_holds_no_checkpoints() -> None:
+    one = Bench("one", lease_seconds=5)
+    two = Bench("two", other=one, lease_seconds=5)
+    one.commit(TopicPartition("a", 0))
+    one.publish()
+    one.clock.advance(6)
+    two.wins()
+    assert one.publisher.publish() is None
+    assert not one.publisher._read
+    one.commit(TopicPartition("a", 0), next_offset=11)
+    one.clock.advance(6)
+    one.wins()
+    assert one.publish().offsets == {TopicPartition("a", 0): 11}
+
+
 def test_a_publisher_that_slept_through_its_lease_is_refused() -> None:
     one = Bench("one", lease_seconds=5)
     two = Bench("two", other=one, lease_seconds=5)
