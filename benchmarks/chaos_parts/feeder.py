@@ -18,6 +18,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from streamfreq.cli.demo.text import documentation
 
 DAY_MS = 86_400_000
+PASSES = range(-14, 1)
+"""Shifts of the stream's passes: the last one has the stream's own times, none lies ahead of now."""
+PASS_MS = 750 * DAY_MS
 MADE_UP_START_MS = 1_600_000_000_000
 MADE_UP_STEP_MS = 600_000
 
@@ -92,15 +95,18 @@ class Feeder(threading.Thread):
         self.join(150)
 
     def run(self) -> None:
-        """Send at the rate, from the stream's beginning again when it ends, with later times."""
+        """Send at the rate, from the stream's beginning again when it ends, with later times.
+
+        A time ahead of the clock would be clamped to it, and no recount could know when that was.
+        """
         begun = time.monotonic()
         try:
-            for shift_ms in itertools.count(0, 1_000 * DAY_MS):
+            for number in itertools.chain(PASSES, itertools.repeat(PASSES[-1])):
                 for time_ms, text in real_stream(self._stream):
                     if self._ending.is_set():
                         self._producer.flush(timeout=120)
                         return
-                    self._send(time_ms + shift_ms, text)
+                    self._send(time_ms + number * PASS_MS, text)
                     ahead = self.sent / self._rate - (time.monotonic() - begun)
                     if ahead > 0.02:
                         self._ending.wait(ahead)

@@ -165,10 +165,15 @@ def test_the_watcher_sees_each_snapshot_once_and_judges() -> None:
 
 
 def test_gaps_count_for_the_faults_that_they_touch_and_leave_out_outages() -> None:
-    kept = [Seen(at, snapshot({A: 5, B: 3})) for at in (0.0, 2.0, 9.0, 11.0, 30.0)]
+    one = snapshot({A: 5, B: 3})
+    kept = [
+        Seen(at, replace(one, version=version))
+        for at, version in ((0.0, 1), (2.0, 2), (5.0, 2), (9.0, 3), (11.0, 4), (30.0, 5))
+    ]
     done = [
         Done("kill", 1.0, 1.5, 3.0),
         Done("kill", 10.0, 10.5, 10.9),
         Done("redis-away", 12.0, 28.0, 29.0),
+        Done("zombie", 11.1, 11.5, 11.9),
     ]
-    assert publish_gaps(kept, done) == {"kill": 7.0}
+    assert publish_gaps(kept, done) == {"kill": 7.0, "zombie": 0.0}
