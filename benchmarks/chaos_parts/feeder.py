@@ -19,7 +19,7 @@ from streamfreq.cli.demo.text import documentation
 
 DAY_MS = 86_400_000
 PASSES = range(-14, 1)
-"""Shifts of the stream's passes: the last one has the stream's own times, none lies ahead of now."""
+"""Of the stream, shifted by so many `PASS_MS`: the last has its own times, none is ahead of now."""
 PASS_MS = 750 * DAY_MS
 MADE_UP_START_MS = 1_600_000_000_000
 MADE_UP_STEP_MS = 600_000
