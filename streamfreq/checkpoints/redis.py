@@ -10,6 +10,7 @@ The part of version `base` is a whole checkpoint, those of the versions behind i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
@@ -64,7 +65,7 @@ _LOAD = Script(
     if stored[2] == ARGV[2] then
         return answer
     end
-    local first, known = tonumber(stored[3]), tonumber(ARGV[1])
+    local first, known = tonumber(stored[3] or '1'), tonumber(ARGV[1])
     if known >= first and known < tonumber(stored[1]) then
         first = known + 1
     end
@@ -152,10 +153,19 @@ class RedisCheckpointStore:
             return answers
 
         return {
-            partition: Revision(int(version), (token or b"").decode())
+            partition: self._revision(partition, version, token or b"")
             for partition, (version, token) in zip(partitions, run(self._client, ask), strict=True)
             if version is not None
         }
+
+    def _revision(self, partition: TopicPartition, version: bytes, token: bytes) -> Revision:
+        if not version.isdigit():
+            raise CheckpointRefused(
+                f"key {self._key(partition)} in {server_name(self._client)}: {version[:20]!r} is "
+                "no version, so somebody else wrote it; delete that key, and its partition is "
+                "written again or counted anew"
+            )
+        return Revision(int(version), token.decode(errors="replace"))
 
     def delete(self, partition: TopicPartition) -> bool:
         """Forget the partition's checkpoint; whether there was one.
@@ -169,16 +179,22 @@ class RedisCheckpointStore:
 
     def _indexed(self) -> list[TopicPartition]:
         members = call(self._client, "SMEMBERS", self._index)
-        return sorted(_partition(member.decode()) for member in members)
+        # What has not this form is not ours.
+        return sorted(
+            _partition(found[0]) for member in members if (found := _MEMBER.match(member))
+        )
 
     def _key(self, partition: TopicPartition) -> str:
         return f"{self._root}:checkpoint:{{{_member(partition)}}}"
+
+
+_MEMBER = re.compile(rb"[!-9;-~]+:[0-9]+")
 
 
 def _member(partition: TopicPartition) -> str:
     return f"{quote(partition.topic, safe='')}:{partition.partition}"
 
 
-def _partition(member: str) -> TopicPartition:
-    topic, _, number = member.rpartition(":")
+def _partition(member: bytes) -> TopicPartition:
+    topic, _, number = member.decode().rpartition(":")
     return TopicPartition(unquote(topic), int(number))

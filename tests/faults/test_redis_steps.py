@@ -8,7 +8,7 @@ import pytest
 
 from streamfreq.checkpoints.redis import RedisCheckpointStore
 from streamfreq.config import RedisConfig
-from streamfreq.errors import CheckpointConflict, FencedOut, ServiceUnavailable
+from streamfreq.errors import CheckpointConflict, CheckpointRefused, FencedOut, ServiceUnavailable
 from streamfreq.redis_client import call, connect
 from streamfreq.snapshots.redis import RedisPublisherLease, RedisSnapshotStore
 from tests.conformance.values import (
@@ -261,3 +261,18 @@ def test_a_lost_index_heals_with_the_next_commit(redis_config: RedisConfig) -> N
     assert versions(store) == {}
     store.commit(make_update(2))
     assert versions(store) == {NEWS: 2}
+
+
+def test_what_somebody_else_wrote_is_named_or_left_alone(redis_config: RedisConfig) -> None:
+    store = checkpoints(None, redis_config)
+    store.commit(make_update(1))
+    client, root = connect(redis_config), f"{redis_config.prefix}:news"
+    call(client, "SADD", f"{root}:checkpoints", "junk", b"\xff:1", ":1", "news:x")
+    assert versions(store) == {NEWS: 1}
+    key = f"{root}:checkpoint:{{{NEWS.topic}:{NEWS.partition}}}"
+    call(client, "HDEL", key, "base")
+    assert same(store.load(NEWS), make_checkpoint(1))
+    call(client, "HSET", key, "version", "x")
+    with pytest.raises(CheckpointRefused, match=r"is no version.*delete that key") as caught:
+        store.revisions()
+    assert key in str(caught.value)
