@@ -180,9 +180,7 @@ class RedisCheckpointStore:
     def _indexed(self) -> list[TopicPartition]:
         members = call(self._client, "SMEMBERS", self._index)
         # What has not this form is not ours.
-        return sorted(
-            _partition(found[0]) for member in members if (found := _MEMBER.match(member))
-        )
+        return sorted(_partition(member) for member in members if _MEMBER.fullmatch(member))
 
     def _key(self, partition: TopicPartition) -> str:
         return f"{self._root}:checkpoint:{{{_member(partition)}}}"

@@ -267,7 +267,7 @@ def test_what_somebody_else_wrote_is_named_or_left_alone(redis_config: RedisConf
     store = checkpoints(None, redis_config)
     store.commit(make_update(1))
     client, root = connect(redis_config), f"{redis_config.prefix}:news"
-    call(client, "SADD", f"{root}:checkpoints", "junk", b"\xff:1", ":1", "news:x")
+    call(client, "SADD", f"{root}:checkpoints", "junk", b"\xff:1", ":1", "news:x", "news:1x")
     assert versions(store) == {NEWS: 1}
     key = f"{root}:checkpoint:{{{NEWS.topic}:{NEWS.partition}}}"
     call(client, "HDEL", key, "base")
