@@ -10,97 +10,36 @@ until a snapshot counts everything that was in the topics when the fault was ove
 At the end the topics are read back and recounted by the plain libraries. Every snapshot that was
 seen has to equal the recount of the records below its offsets, and nothing published may have been
 taken back. Exit code 0: all of that holds. `--json` prints one line instead of the report.
+
+Workers tell conflicts and records read in their metrics, which are read every half second and right
+before an ordinary kill: what a worker that died did after that is missing in those two figures.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import random
 import shutil
-import statistics
+import signal
 import sys
 import tempfile
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 from benchmarks.chaos_parts.cluster import JOB, TOPICS, ChaosError, Cluster, faketime_library
-from benchmarks.chaos_parts.faults import KINDS, SERVICE_OUTAGES, Trial
+from benchmarks.chaos_parts.faults import KINDS, Trial
 from benchmarks.chaos_parts.feeder import Feeder, train_tokenizer
 from benchmarks.chaos_parts.oracle import Oracle
-from benchmarks.chaos_parts.watcher import Seen, Watcher
+from benchmarks.chaos_parts.report import Done, Report, judge, print_report, publish_gaps
+from benchmarks.chaos_parts.watcher import Watcher
 from streamfreq.config import TokenizerConfig
 from streamfreq.tokenization import load_tokenizer
 
 RECOVERY_SECONDS = 120.0
-TOLERANCE = 1e-9
-DECAYED_EVERY = 10
 SHARED_STREAM = Path(__file__).resolve().parents[2] / "shared" / "data" / "hn_frontpage.jsonl.gz"
-
-
-@dataclass
-class Done:
-    """A fault that was done, and how long it took until everything was counted again."""
-
-    kind: str
-    begun: float
-    ended: float
-    recovered: float
-
-    @property
-    def recovery_seconds(self) -> float:
-        """From when the services were back."""
-        return self.recovered - self.ended
-
-
-@dataclass
-class Report:
-    """All that is said at the end."""
-
-    done: list[Done] = field(default_factory=list)
-    records: int = 0
-    tokens: int = 0
-    snapshots: int = 0
-    difference: float = 0.0
-    decayed_relative_error: float = 0.0
-    conflicts: int = 0
-    losses: int = 0
-    reread_records: int = 0
-    gaps: dict[str, float] = field(default_factory=dict)
-    rss_mb: tuple[float, float] = (0.0, 0.0)
-    violations: list[str] = field(default_factory=list)
-
-    @property
-    def holds(self) -> bool:
-        """Whether every promise was kept."""
-        exact = self.difference == 0 and self.decayed_relative_error <= TOLERANCE
-        return exact and not self.violations and self.records > 0
-
-    def figures(self) -> dict[str, object]:
-        """For programs."""
-        seconds = [item.recovery_seconds for item in self.done] or [0.0]
-        return {
-            "faults": dict(sorted(Counter(item.kind for item in self.done).items())),
-            "records": self.records,
-            "tokens": self.tokens,
-            "snapshots": self.snapshots,
-            "difference": self.difference,
-            "decayed_relative_error": self.decayed_relative_error,
-            "conflicts": self.conflicts,
-            "checkpoint_losses": self.losses,
-            "recovery_seconds": {
-                "median": round(statistics.median(seconds), 2),
-                "max": round(max(seconds), 2),
-            },
-            "reread_records": self.reread_records,
-            "longest_publish_gap_seconds": max(self.gaps.values(), default=0.0),
-            "publish_gap_seconds": self.gaps,
-            "rss_mb": [round(value) for value in self.rss_mb],
-            "violations": self.violations,
-        }
 
 
 def plan(random_: random.Random, kinds: list[str]) -> list[str]:
@@ -112,7 +51,7 @@ def plan(random_: random.Random, kinds: list[str]) -> list[str]:
 
 def run(args: argparse.Namespace, folder: Path) -> Report:
     """The whole trial."""
-    say = (lambda *_: None) if args.json else print
+    say: Callable[[str], None] = (lambda line: None) if args.json else print_now
     faketime = faketime_library()
     kinds = [kind for kind in args.kinds if faketime or kind != "clock-jumps"]
     if kinds != args.kinds:
@@ -133,15 +72,17 @@ def run(args: argparse.Namespace, folder: Path) -> Report:
             for worker in cluster.workers:
                 cluster.wait_until_ready(worker)
             wait_until_counted(trial)
-            report.rss_mb = (max(worker.rss_mb() for worker in cluster.workers), 0.0)
-            do_faults(trial, kinds, args.minutes * 60, report, say)
+            seconds = args.minutes * 60
+            do_faults(trial, kinds, seconds, report, say, whole_round=args.whole_round)
             feeder.end()
             wait_until_counted(trial)
         except ChaosError as error:
             cluster.violations.append(str(error))
-        finally:
-            feeder.end()
-            finish(trial, report)
+        except BaseException:
+            feeder.abandon()
+            raise
+        feeder.end()
+        finish(trial, report)
         if feeder.failed:
             report.violations.append(feeder.failed)
         say("reading back and recounting")
@@ -151,11 +92,19 @@ def run(args: argparse.Namespace, folder: Path) -> Report:
     return report
 
 
-def do_faults(trial: Trial, kinds: list[str], seconds: float, report: Report, say) -> None:  # type: ignore[no-untyped-def]
-    """One after the other until the time is over."""
+def do_faults(
+    trial: Trial,
+    kinds: list[str],
+    seconds: float,
+    report: Report,
+    say: Callable[[str], None],
+    *,
+    whole_round: bool,
+) -> None:
+    """One after the other until the time is over, and with `whole_round` each kind was done."""
     coming = plan(trial.random, kinds)
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline or (whole_round and coming):
         kind = coming.pop(0) if coming else trial.random.choice(kinds)
         begun = time.monotonic()
         KINDS[kind](trial)
@@ -164,6 +113,7 @@ def do_faults(trial: Trial, kinds: list[str], seconds: float, report: Report, sa
         trial.watcher.epoch_may_end = trial.watcher.nobody_knows = False
         done = Done(kind, begun, ended, time.monotonic())
         report.done.append(done)
+        trial.judge_zombies()
         trial.cluster.check_alive()
         say(
             f"{len(report.done):4}  {kind:22} {ended - begun:6.1f} s, all counted after "
@@ -178,6 +128,8 @@ def wait_until_counted(trial: Trial) -> None:
     trial.watcher.forget_the_last()
     deadline = time.monotonic() + RECOVERY_SECONDS
     while not trial.watcher.reached(ends):
+        if all(worker.exit_code is not None for worker in trial.cluster.workers):
+            raise ChaosError("not recovered: every worker has ended")
         if time.monotonic() > deadline:
             raise ChaosError(f"not recovered within {RECOVERY_SECONDS:g} s")
         time.sleep(0.05)
@@ -187,8 +139,14 @@ def finish(trial: Trial, report: Report) -> None:
     """End the workers in order, and gather what they and the watcher have to say."""
     cluster = trial.cluster
     cluster.check_alive()
-    oldest = min(cluster.workers, key=lambda worker: worker.started)
-    report.rss_mb = (report.rss_mb[0], oldest.rss_mb())
+    for oldest in sorted(cluster.workers, key=lambda worker: worker.started)[:1]:
+        report.rss_mb = (oldest.first_rss_mb, oldest.rss_mb())
+    report.ended_unbegun = cluster.ended_unbegun
+    report.zombies = {
+        "stopped": len(trial.zombies),
+        "noticed": sum(zombie.noticed() for zombie in trial.zombies),
+        "commits_refused": sum(zombie.refused() for zombie in trial.zombies),
+    }
     for worker in list(cluster.workers):
         cluster.terminate(worker)
     trial.watcher.end()
@@ -201,76 +159,9 @@ def finish(trial: Trial, report: Report) -> None:
             report.violations.append(f"{worker.name} showed a traceback")
 
 
-def publish_gaps(kept: list[Seen], done: list[Done]) -> dict[str, float]:
-    """The longest time without a new snapshot around faults that leave the services up, by kind.
-
-    Nothing is published while nothing is counted: where a worker died, this holds the time until
-    the group gave its partitions to others.
-    """
-    first_seen: dict[tuple[int, int, int], float] = {}
-    for seen in kept:
-        snapshot = seen.snapshot
-        name = (snapshot.epoch, snapshot.version, snapshot.created_at_ms)
-        first_seen.setdefault(name, seen.at)
-    outages = [(item.begun, item.recovered) for item in done if item.kind in SERVICE_OUTAGES]
-    gaps = [
-        (since, until)
-        for since, until in itertools.pairwise(sorted(first_seen.values()))
-        if not any(since < ended and begun < until for begun, ended in outages)
-    ]
-    longest: dict[str, float] = {}
-    for item in done:
-        if item.kind not in SERVICE_OUTAGES:
-            around = [b - a for a, b in gaps if a < item.recovered and item.begun < b]
-            longest[item.kind] = max(
-                longest.get(item.kind, 0.0), round(max(around, default=0.0), 2)
-            )
-    return longest
-
-
-def judge(report: Report, kept: list[Seen], oracle: Oracle) -> None:
-    """Hold every snapshot that was seen against the recount."""
-    report.records, report.tokens, report.snapshots = oracle.records, oracle.tokens, len(kept)
-    for number, seen in enumerate(kept):
-        decayed = number % DECAYED_EVERY == 0 or number == len(kept) - 1
-        difference = oracle.compare(seen.snapshot, decayed=decayed)
-        report.difference += difference.counts
-        report.decayed_relative_error = max(
-            report.decayed_relative_error, difference.decayed_relative
-        )
-        wrong = difference.counts or difference.decayed_relative > TOLERANCE
-        if wrong and len(report.violations) < 50:
-            report.violations.append(
-                f"snapshot {seen.snapshot.version} (epoch {seen.snapshot.epoch}) differs by "
-                f"{difference.counts:g}, decayed by a part of {difference.decayed_relative:g}"
-            )
-    if not kept:
-        report.violations.append("no snapshot was seen")
-    else:
-        final = kept[-1].snapshot
-        missing = [
-            str(partition)
-            for partition, log in oracle.logs.items()
-            if len(log.offsets_R) and final.offsets.get(partition, 0) <= log.offsets_R[-1]
-        ]
-        if missing:
-            report.violations.append(f"not counted to the end: {' '.join(missing)}")
-
-
-def print_report(report: Report) -> None:
-    """For people."""
-    figures = report.figures()
-    print(f"\n{len(report.done)} faults:")
-    for kind, number in sorted(Counter(item.kind for item in report.done).items()):
-        times = [item.recovery_seconds for item in report.done if item.kind == kind]
-        gap = f", {report.gaps[kind]:.1f} s between snapshots" if kind in report.gaps else ""
-        print(f"  {kind:24} {number:4}   recovered after {max(times):5.1f} s at most{gap}")
-    for name, value in figures.items():
-        if name not in ("faults", "violations", "publish_gap_seconds"):
-            print(f"{name:>30}  {value}")
-    for violation in report.violations:
-        print(f"VIOLATION: {violation}")
-    print("every promise was kept" if report.holds else "NOT every promise was kept")
+def print_now(line: str) -> None:
+    """A line at once, into a pipe too."""
+    print(line, flush=True)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -282,6 +173,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--outage-seconds", type=float, default=30.0, help="of redis-away")
     parser.add_argument("--rate", type=float, default=300.0, help="records a second")
     parser.add_argument("--kinds", default="", help=f"of {', '.join(KINDS)}; default: all")
+    parser.add_argument("--whole-round", action="store_true", help="each kind once at least")
     parser.add_argument("--stream", type=Path, help="gzipped JSON lines with `ts` and `text`")
     parser.add_argument("--tokenizer", type=Path, help="a folder with a tokenizer.json")
     parser.add_argument("--keep", type=Path, help="copy the logs of the workers here")
@@ -296,17 +188,39 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
+def end(number: int, frame: FrameType | None) -> None:
+    """As Ctrl-C, so that everything that was started ends."""
+    raise KeyboardInterrupt
+
+
+def new_place(seed: int) -> Path:
+    """A folder for the logs of a trial that did not hold."""
+    return Path(tempfile.mkdtemp(prefix=f"chaos-seed-{seed}-"))
+
+
+def keep_logs(folder: Path, place: Path) -> None:
+    """Copy what the workers said, and say where it is."""
+    place.mkdir(parents=True, exist_ok=True)
+    for log in folder.glob("*.log"):
+        shutil.copy(log, place)
+    print(f"the workers' logs are in {place}", file=sys.stderr)
+
+
 def main() -> int:
     args = parse()
+    signal.signal(signal.SIGTERM, end)
     with tempfile.TemporaryDirectory(prefix="streamfreq-chaos-") as name:
         folder = Path(name)
         try:
             report = run(args, folder)
-        finally:
-            if args.keep is not None:
-                args.keep.mkdir(parents=True, exist_ok=True)
-                for log in folder.glob("*.log"):
-                    shutil.copy(log, args.keep)
+        except KeyboardInterrupt:
+            print("broken off", file=sys.stderr)
+            return 130
+        except BaseException:
+            keep_logs(folder, args.keep or new_place(args.seed))
+            raise
+        if args.keep is not None or not report.holds:
+            keep_logs(folder, args.keep or new_place(args.seed))
     if args.json:
         print(json.dumps(report.figures()))
     else:

@@ -35,11 +35,12 @@ def _nothing(point: str) -> None:
 def _armed(file: Path, point: str) -> None:
     try:
         wanted, action = file.read_text().split()
-    except (OSError, ValueError):
-        return
-    if wanted == point:
+        if wanted != point or action not in _SIGNALS:
+            return
         file.unlink()
-        os.kill(os.getpid(), _SIGNALS[action])
+    except (OSError, ValueError):
+        return  # nothing is armed, or was disarmed this moment
+    os.kill(os.getpid(), _SIGNALS[action])
 
 
 def _make(name: str | None) -> Reach:

@@ -17,7 +17,7 @@ from streamfreq import faults
 from streamfreq.checkpoints.base import CheckpointStore
 from streamfreq.codec import NO_REVISION, Chain, Checkpoint, CheckpointUpdate, Gap, Revision
 from streamfreq.counting import Counters
-from streamfreq.errors import CheckpointConflict, DataRefused
+from streamfreq.errors import CheckpointConflict, DataRefused, StreamfreqError
 from streamfreq.records import Int64Array, RecordBatch, TokenBatch, TopicPartition
 
 Labels = Callable[[], Mapping[int, str]]
@@ -49,9 +49,10 @@ class Partition:
         self._unsure: tuple[Revision, Chain] | None = None
         self._chain = Chain() if checkpoint is None else checkpoint.chain
         # Partitions that fill alike would else all write their whole checkpoints in one round.
-        self._patience = 0.75 + zlib.crc32(str(partition).encode()) / 2**33
+        self._patience = 0.75 + zlib.crc32(str(partition).encode()) / 2**34
         self._next_offset = None if checkpoint is None else checkpoint.next_offset
         self._topic_id = "" if checkpoint is None else checkpoint.topic_id
+        self._topic_partitions = 0 if checkpoint is None else checkpoint.topic_partitions
         self._gaps = () if checkpoint is None else checkpoint.gaps
         self._labels = {} if checkpoint is None else dict(checkpoint.labels)
         self._dirty = False
@@ -91,14 +92,27 @@ class Partition:
             if self._closed:
                 return False
             self._require_same_topic(batch.topic_id)
+            if self._next_offset is None:
+                self._topic_partitions = batch.topic_partitions
             if self._next_offset is None and first_offset > 0:
                 self._gaps = with_gap(self._gaps, Gap(self.partition, 0, first_offset))
             next_offset = max(batch.next_offset, self._next_offset or 0)
             if len(tokens):
-                self._counters.update(tokens, event_times_ms_R)
+                self._update(tokens, event_times_ms_R)
             self._dirty |= next_offset != self._next_offset
             self._next_offset = next_offset
             return True
+
+    def _update(self, tokens: TokenBatch, event_times_ms_R: Int64Array) -> None:
+        try:
+            self._counters.update(tokens, event_times_ms_R)
+        except (StreamfreqError, ValueError):
+            raise  # refused before anything was counted
+        except BaseException:
+            # Out of memory in the midst of it: some of the batch may be counted, and must not be
+            # committed. It is read again from the checkpoint.
+            self._closed = True
+            raise
 
     def _require_same_topic(self, topic_id: str) -> None:
         if topic_id and self._topic_id and topic_id != self._topic_id:
@@ -106,7 +120,8 @@ class Partition:
             raise DataRefused(
                 f"topic {topic} was deleted and made again (its id was {self._topic_id}, now it is "
                 f"{topic_id}), so its offsets mean other records; count it under another name "
-                f"(job = ...), or forget the old one: streamfreq checkpoint delete --topic {topic}"
+                "(job = ...), or forget the old one: "
+                f"streamfreq checkpoint delete -c FILE --topic {topic}"
             )
         self._topic_id = self._topic_id or topic_id
 
@@ -162,8 +177,13 @@ class Partition:
         with self._state_lock:
             if self._closed or not self._dirty or self._next_offset is None:
                 return None
-            changes = self._counters.take_changes(whole=self._chain.is_long(self._patience))
-            known = self._heaviest_labels(labels())
+            whole = self._chain.full_for(self._counters.changed_rows, self._patience)
+            changes = self._counters.take_changes(whole=whole)
+            try:
+                known = self._heaviest_labels(labels())
+            except BaseException:
+                self._counters.put_back(changes)
+                raise
             self._dirty = False
             return CheckpointUpdate(
                 partition=self.partition,
@@ -176,6 +196,7 @@ class Partition:
                 gaps=self._gaps,
                 labels=known if changes.whole or known != self._labels else None,
                 topic_id=self._topic_id,
+                topic_partitions=self._topic_partitions,
             )
 
     def _heaviest_labels(self, labels: Mapping[int, str]) -> dict[int, str]:

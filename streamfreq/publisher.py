@@ -24,6 +24,8 @@ log = logging.getLogger("streamfreq.publisher")
 
 LONGEST_TURN_SECONDS = 1.0
 """So often at least a daemon looks at what is published, to know it when the store loses it."""
+LOSS_PATIENCE_SECONDS = 20.0
+"""So long a new epoch waits at most for the workers to write again what the store has lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Publisher:
         self._published_version = 0
         self._term: int | None = None
         self._listens_until = 0.0
+        self._told_lost = (0, 0)
+        self._lost_since: float | None = None
         self._last = Floor()
         self._stale = False
         self._held = ""
@@ -93,21 +97,22 @@ class Publisher:
             return None
         now = self._clock.monotonic()
         if fence != self._term:
-            self._term, self._listens_until = fence, now
-            if self._snapshots.latest_version():
-                self._listens_until += 2 * self.turn_seconds
+            # The next token after ours means that nobody was in between: the lease only ran out.
+            renewed = self._term is not None and fence == self._term + 1
+            self._term, self._stale = fence, False
+            if not renewed:
+                listens = 2 * self.turn_seconds if self._snapshots.latest_version() else 0.0
+                self._listens_until = now + listens
         return fence if now >= self._listens_until else None
 
     def _remember(self) -> None:
         stored, last = self._snapshots.floor(), self._last
         if not stored.epoch:
             return
-        if stored.epoch != last.epoch:
+        if stored.order > last.order:
             # Versions grow over epochs too, as far as anybody remembers them.
             self._last = replace(stored, version=max(stored.version, last.version))
-        elif stored.version > last.version:
-            self._last = stored
-        elif stored.version < last.version:
+        elif stored.order < last.order:
             self._snapshots.raise_floor(last)
 
     def latest_info(self) -> SnapshotInfo | None:
@@ -147,7 +152,7 @@ class Publisher:
         revisions = {partition: item.revision for partition, item in self._read.items()}
         by_clock = self._config.as_of == "clock"
         unchanged = revisions == self._published and latest == self._published_version
-        if not revisions or (unchanged and not by_clock) or self._would_take_back(floor):
+        if self._would_take_back(floor) or not revisions or (unchanged and not by_clock):
             return None
         faults.reach("publish.4")
         state = merge([item.state for item in self._read.values()])  # 4
@@ -181,17 +186,20 @@ class Publisher:
         latest, stored, last = self._snapshots.latest_version(), self._snapshots.floor(), self._last
         if not stored.epoch:
             version = max(latest, last.version)
-            if last.version and not latest:
+            if last.version and not latest and self._is_news(last):
                 log.error(
                     "the store lost all snapshots, the last was version %d: a new epoch begins, "
                     "which the next snapshot tells its readers",
                     version,
                 )
-            return Floor(version=version, epoch=max(self._clock.now_ms(), last.epoch + 1)), latest
+            epoch = max(self._clock.now_ms(), last.epoch + 1)
+            awaited = {} if latest else self._awaited(last)
+            return Floor(version, epoch, offsets=awaited), latest
+        self._lost_since = None
         floor = last
-        if stored.epoch != last.epoch or stored.version > last.version:
+        if stored.order > last.order:
             floor = replace(stored, version=max(stored.version, last.version))
-        if latest < floor.version:
+        if latest < floor.version and self._is_news(floor):
             log.error(
                 "the store lost snapshots: version %d was published, now %s is the latest; "
                 "publishing goes on at version %d",
@@ -200,6 +208,18 @@ class Publisher:
                 floor.version + 1,
             )
         return replace(floor, version=max(latest, floor.version)), latest
+
+    def _awaited(self, last: Floor) -> Mapping[TopicPartition, int]:
+        """What to wait for after the loss of everything: workers that live write theirs again."""
+        now = self._clock.monotonic()
+        if self._lost_since is None:
+            self._lost_since = now
+        return last.offsets if now - self._lost_since < LOSS_PATIENCE_SECONDS else {}
+
+    def _is_news(self, lost: Floor) -> bool:
+        """Whether the loss of this has not been said yet."""
+        told, self._told_lost = self._told_lost, (lost.epoch, lost.version)
+        return told != self._told_lost
 
     def _would_take_back(self, floor: Floor) -> bool:
         """Whether some partition has fewer records committed than readers have seen counted."""

@@ -38,7 +38,8 @@ class RecordBatch:
     `next_offset` is where reading goes on: it is beyond the last record, and further still where
     the log holds control records or compacted holes. A batch may be empty and only move on.
     `topic_id` differs between a topic and another one made later under its name; empty where the
-    source can't tell them apart.
+    source can't tell them apart. `topic_partitions` is how many the topic has; 0 where it is not
+    known. Only the batch that tells where reading begins has to know it.
     """
 
     partition: TopicPartition
@@ -47,6 +48,7 @@ class RecordBatch:
     values: list[bytes | None]
     next_offset: int
     topic_id: str = ""
+    topic_partitions: int = 0
 
     def __len__(self) -> int:
         return len(self.values)
@@ -63,6 +65,7 @@ class RecordBatch:
             self.values[first:],
             max(self.next_offset, offset),
             self.topic_id,
+            self.topic_partitions,
         )
 
     def before(self, row: int) -> RecordBatch:
@@ -74,13 +77,16 @@ class RecordBatch:
             self.values[:row],
             int(self.offsets_R[row]),
             self.topic_id,
+            self.topic_partitions,
         )
 
     @staticmethod
-    def empty(partition: TopicPartition, next_offset: int, topic_id: str = "") -> RecordBatch:
+    def empty(
+        partition: TopicPartition, next_offset: int, topic_id: str = "", topic_partitions: int = 0
+    ) -> RecordBatch:
         """No records: it only says where reading goes on, and in which topic."""
         nothing = np.empty(0, np.int64)
-        return RecordBatch(partition, nothing, nothing, [], next_offset, topic_id)
+        return RecordBatch(partition, nothing, nothing, [], next_offset, topic_id, topic_partitions)
 
 
 @dataclass(frozen=True, slots=True)

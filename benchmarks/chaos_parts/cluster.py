@@ -1,25 +1,19 @@
-"""The services and the worker processes of a trial."""
+"""The services of a trial and its workers as a group."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
 
-import psutil
-
-from streamfreq.faults import VARIABLE
+from benchmarks.chaos_parts.worker import Worker
 from streamfreq.records import TopicPartition
 from tests.services.kafka import KafkaBroker
 from tests.services.redis import RedisServer
@@ -34,8 +28,8 @@ PUBLISH_SECONDS = 2.0
 SCRAPE_SECONDS = 0.5
 START_SECONDS = 60.0
 END_SECONDS = 45.0
-
-_SAMPLE = re.compile(r"^(streamfreq_\w+?)(?:\{[^}]*\})? ([0-9.eE+-]+|NaN)$", re.MULTILINE)
+SETTLE_SECONDS = 60.0
+NOTICE_SECONDS = 15.0
 
 
 class ChaosError(Exception):
@@ -73,124 +67,10 @@ commit_interval_seconds = {COMMIT_SECONDS}
 publish_interval_seconds = {PUBLISH_SECONDS}
 [snapshots]
 retain = 5
+lease_seconds = 1.0
 [telemetry]
 http_port = 0
 """
-
-
-@dataclass
-class Figures:
-    """What a worker's metrics said last."""
-
-    records: float = 0
-    conflicts: float = 0
-    losses: float = 0
-    commits: float = 0
-
-
-class Worker:
-    """One `streamfreq run`, with its log, its armed fault and perhaps a clock of its own."""
-
-    def __init__(self, folder: Path, file: Path, name: str, faketime: Path | None = None) -> None:
-        self.name = name
-        self.figures = Figures()
-        self.fault_file = folder / f"{name}.fault"
-        self.clock_file = folder / f"{name}.clock"
-        self.log_file = folder / f"{name}.log"
-        self.started = time.monotonic()
-        self.first_rss_mb = 0.0
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", VARIABLE: str(self.fault_file)}
-        if faketime is not None:
-            self.clock_file.write_text("+0s\n")
-            environment |= {
-                "LD_PRELOAD": str(faketime),
-                "FAKETIME_TIMESTAMP_FILE": str(self.clock_file),
-                "FAKETIME_NO_CACHE": "1",
-                "DONT_FAKE_MONOTONIC": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            }
-        with self.log_file.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "streamfreq", "run", "-c", str(file)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,  # Ctrl-C is for the trial, which ends them
-            )
-        self._port = 0
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs."""
-        return self._process.poll()
-
-    def send(self, number: int) -> None:
-        """A signal, if it still runs."""
-        if self.exit_code is None:
-            self._process.send_signal(number)
-
-    def wait(self, seconds: float) -> int | None:
-        """Its exit code; None when it still runs after that time."""
-        try:
-            return self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def ready(self) -> bool:
-        """Whether it says that it is ready."""
-        try:
-            return self._get("/readyz") is not None
-        except (OSError, HTTPException):
-            return False
-
-    def scrape(self) -> None:
-        """Read its metrics; what can't be read leaves the figures as they are."""
-        try:
-            text = self._get("/metrics")
-        except (OSError, HTTPException):  # it may die while it answers
-            return
-        if text is None:
-            return
-        sums: dict[str, float] = {}
-        for name, value in _SAMPLE.findall(text):
-            sums[name] = sums.get(name, 0.0) + float(value)
-        self.figures = Figures(
-            records=sums.get("streamfreq_records_total", 0),
-            conflicts=sums.get("streamfreq_commit_conflicts_total", 0),
-            losses=sums.get("streamfreq_checkpoint_losses_total", 0),
-            commits=sums.get("streamfreq_commits_total", 0),
-        )
-
-    def rss_mb(self) -> float:
-        """Resident memory."""
-        try:
-            return psutil.Process(self.pid).memory_info().rss / 1e6
-        except psutil.Error:
-            return 0.0
-
-    def log(self) -> str:
-        """All that it said."""
-        return self.log_file.read_text(errors="replace")
-
-    def _get(self, path: str) -> str | None:
-        if not self._port:
-            found = re.search(r"http://127\.0\.0\.1:(\d+)", self.log())
-            if found is None:
-                return None
-            self._port = int(found[1])
-        url = f"http://127.0.0.1:{self._port}{path}"
-        try:
-            with urllib.request.urlopen(url, timeout=1) as answer:
-                text: str = answer.read().decode()
-                return text
-        except urllib.error.HTTPError:
-            return None
 
 
 @dataclass
@@ -204,6 +84,7 @@ class Cluster:
     workers: list[Worker] = field(default_factory=list)
     gone: list[Worker] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    ended_unbegun: int = 0
     _stack: ExitStack = field(default_factory=ExitStack)
     _names: int = 0
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -244,34 +125,52 @@ class Cluster:
                 raise ChaosError(f"{worker.name} did not become ready: {worker.log()[-2000:]}")
             time.sleep(0.1)
 
+    def wait_until_settled(self) -> None:
+        """Until the workers share all partitions among them; raises ChaosError when they don't."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while True:
+            for worker in self.workers:
+                worker.scrape()
+            shared = [worker.figures.partitions for worker in self.workers]
+            if all(shared) and sum(shared) == sum(TOPICS.values()):
+                return
+            if time.monotonic() > deadline:
+                names = ", ".join(worker.name for worker in self.workers)
+                raise ChaosError(f"{names} do not share all partitions but have {shared}")
+            time.sleep(0.2)
+
     def kill(self, worker: Worker) -> None:
         """SIGKILL, and forget it."""
         worker.scrape()
         worker.send(signal.SIGKILL)
-        worker.wait(10)
-        self._forget(worker)
+        self.expect_end(worker, -signal.SIGKILL, 10)
 
     def terminate(self, worker: Worker) -> None:
-        """SIGTERM; an end that is not orderly is a violation."""
+        """SIGTERM; an end that is not orderly is a violation.
+
+        A process takes a moment until it handles signals, and before that the signal just ends it:
+        allowed while it has not said a word, and counted.
+        """
         worker.scrape()
         worker.send(signal.SIGTERM)
-        code = worker.wait(END_SECONDS)
-        if code != 0:
-            self.violations.append(f"{worker.name}: SIGTERM ended it with {code}")
+        unbegun = worker.wait(END_SECONDS) == -signal.SIGTERM and not worker.log()
+        self.ended_unbegun += unbegun
+        self.expect_end(worker, -signal.SIGTERM if unbegun else 0, 0)
+
+    def expect_end(self, worker: Worker, wanted: int, seconds: float) -> None:
+        """Wait for its end, and forget it; an end with another exit code is a violation."""
+        code = worker.wait(seconds)
+        if code != wanted:
+            how = "it still runs" if code is None else f"it ended with {code}"
+            self.violations.append(f"{worker.name} was to end with {wanted}, but {how}")
             worker.send(signal.SIGKILL)
             worker.wait(10)
         self._forget(worker)
 
-    def take_dead(self) -> list[Worker]:
-        """Workers that have ended, which are forgotten."""
-        dead = [worker for worker in self.workers if worker.exit_code is not None]
-        for worker in dead:
-            self._forget(worker)
-        return dead
-
     def check_alive(self) -> None:
         """A worker that ended by itself is a violation, and is replaced."""
-        for worker in self.take_dead():
+        for worker in [one for one in self.workers if one.exit_code is not None]:
+            self._forget(worker)
             last = worker.log().strip().splitlines()[-1:]
             self.violations.append(f"{worker.name} ended by itself: {worker.exit_code} {last}")
             self.start_worker()

@@ -10,9 +10,16 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from benchmarks.chaos_parts.cluster import SESSION_SECONDS, Cluster, Worker
+from benchmarks.chaos_parts.cluster import (
+    END_SECONDS,
+    NOTICE_SECONDS,
+    SESSION_SECONDS,
+    ChaosError,
+    Cluster,
+    Worker,
+)
 from benchmarks.chaos_parts.watcher import Watcher
 from streamfreq.faults import POINTS
 
@@ -33,6 +40,38 @@ class Trial:
     watcher: Watcher
     random: random.Random
     outage_seconds: float
+    zombies: list[Zombie] = field(default_factory=list)
+
+    def judge_zombies(self) -> None:
+        """Each zombie since the last call has to say that its partitions are another's now."""
+        for zombie in self.zombies:
+            if zombie.judged:
+                continue
+            zombie.judged = True
+            deadline = time.monotonic() + NOTICE_SECONDS
+            while not zombie.noticed() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            if not zombie.noticed():
+                self.cluster.violations.append(
+                    f"{zombie.worker.name} was a zombie and does not say that it lost partitions"
+                )
+
+
+@dataclass
+class Zombie:
+    """A worker that was stopped for longer than the session while it had partitions."""
+
+    worker: Worker
+    since: int
+    judged: bool = False
+
+    def noticed(self) -> bool:
+        """Whether it says that it lost partitions."""
+        return self.worker.said("to another worker", self.since) or self.refused()
+
+    def refused(self) -> bool:
+        """Whether the store refused a commit of it."""
+        return self.worker.said("can't follow", self.since)
 
 
 Fault = Callable[[Trial], None]
@@ -54,10 +93,10 @@ def terminate(trial: Trial) -> None:
 
 def zombie(trial: Trial) -> None:
     """A worker stops for longer than the session, and goes on as if nothing had been."""
+    trial.cluster.wait_until_settled()
     worker = trial.random.choice(trial.cluster.workers)
     worker.send(signal.SIGSTOP)
-    time.sleep(ZOMBIE_SECONDS)
-    worker.send(signal.SIGCONT)
+    _outlive_the_session(trial, [worker])
 
 
 def join(trial: Trial) -> None:
@@ -153,7 +192,7 @@ def clock_jumps(trial: Trial) -> None:
         worker = cluster.start_worker(own_clock=True)
         cluster.wait_until_ready(worker)
     for jump in (f"+{CLOCK_STEP}", f"-{CLOCK_STEP}", "+0s"):
-        worker.clock_file.write_text(f"{jump}\n")
+        worker.set_clock(jump)
         time.sleep(2.5)
 
 
@@ -162,11 +201,24 @@ def dies_at(point: str) -> Fault:
 
     def fault(trial: Trial) -> None:
         for worker in _arm(trial.cluster, point, "kill"):
-            worker.wait(10)
-        for _ in trial.cluster.take_dead():
+            trial.cluster.expect_end(worker, -signal.SIGKILL, 10)
             trial.cluster.start_worker()
 
     fault.__doc__ = f"A worker is killed at {point}."
+    return fault
+
+
+def ends_at(point: str) -> Fault:
+    """A worker gets SIGTERM exactly at this point, and ends in order."""
+
+    def fault(trial: Trial) -> None:
+        for worker in _arm(trial.cluster, point, "stop"):
+            worker.send(signal.SIGTERM)
+            worker.send(signal.SIGCONT)
+            trial.cluster.expect_end(worker, 0, END_SECONDS)
+            trial.cluster.start_worker()
+
+    fault.__doc__ = f"A worker gets SIGTERM at {point}."
     return fault
 
 
@@ -174,17 +226,27 @@ def stops_at(point: str) -> Fault:
     """A worker stops exactly at this point, for longer than the session, and goes on there."""
 
     def fault(trial: Trial) -> None:
-        stopped = _arm(trial.cluster, point, "stop")
-        time.sleep(ZOMBIE_SECONDS)
-        for worker in stopped:
-            worker.send(signal.SIGCONT)
+        trial.cluster.wait_until_settled()
+        _outlive_the_session(trial, _arm(trial.cluster, point, "stop"))
 
     fault.__doc__ = f"A worker stops at {point} and goes on later."
     return fault
 
 
+def _outlive_the_session(trial: Trial, stopped: list[Worker]) -> None:
+    """Let these workers, which are stopped, go on when the group has given up on them."""
+    zombies = [Zombie(worker, len(worker.log())) for worker in stopped]
+    time.sleep(ZOMBIE_SECONDS)
+    for worker in stopped:
+        worker.send(signal.SIGCONT)
+    trial.zombies += zombies
+
+
 def _arm(cluster: Cluster, point: str, action: str) -> list[Worker]:
-    """Those that reached the point first; the others are not armed any more."""
+    """Those that reached the point first; the others are not armed any more.
+
+    With the action `stop` they are stopped when this returns.
+    """
     armed = list(cluster.workers)
     for worker in armed:
         worker.fault_file.write_text(f"{point} {action}")
@@ -200,7 +262,18 @@ def _arm(cluster: Cluster, point: str, action: str) -> list[Worker]:
             worker.fault_file.unlink()
         except FileNotFoundError:
             reached.append(worker)
+    for worker in reached if action == "stop" else ():
+        _wait_until_stopped(worker)
     return reached
+
+
+def _wait_until_stopped(worker: Worker) -> None:
+    """A SIGCONT that came before the stop would be lost."""
+    deadline = time.monotonic() + POINT_SECONDS
+    while not worker.stopped():
+        if worker.exit_code is not None or time.monotonic() > deadline:
+            raise ChaosError(f"{worker.name} reached its point, but did not stop there")
+        time.sleep(0.01)
 
 
 def _kill_all(cluster: Cluster) -> int:
@@ -227,6 +300,7 @@ KINDS: dict[str, Fault] = {
     "redis-full": redis_full,
     "clock-jumps": clock_jumps,
     **{f"kill-at-{point}": dies_at(point) for point in POINTS},
+    **{f"term-at-{point}": ends_at(point) for point in POINTS},
     **{f"stop-at-{point}": stops_at(point) for point in ("commit.2", "commit.3", "publish.6")},
 }
 

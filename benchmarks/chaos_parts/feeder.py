@@ -89,6 +89,10 @@ class Feeder(threading.Thread):
         self.sent = 0
         self.failed: str = ""
 
+    def abandon(self) -> None:
+        """Send no more, and wait for nothing: the trial is broken off."""
+        self._ending.set()
+
     def end(self) -> None:
         """Send no more; returns when the broker has everything."""
         self._ending.set()

@@ -67,9 +67,12 @@ class Oracle:
     def compare(self, snapshot: Snapshot, *, decayed: bool) -> Difference:
         """The snapshot against exactly the records below its offsets, without its gaps.
 
-        Sums of the absolute differences of the plain counts and document counts, and the largest
-        relative error of the decayed ones (0 unless `decayed`).
+        Sums of the absolute differences of the plain counts, document counts and totals, and the
+        largest relative error of the decayed ones (0 unless `decayed`). A snapshot without document
+        counts is infinitely wrong: the trial's configuration keeps them.
         """
+        if snapshot.documents_HV is None:
+            return Difference(math.inf, math.inf)
         parts = [
             (log, log.below(snapshot.offsets.get(partition, 0)))
             for partition, log in self.logs.items()
@@ -80,16 +83,19 @@ class Oracle:
                 return Difference(math.inf, math.inf)
         ids = [one for log, rows in parts for one in log.ids[rows]]
         times_ms_R = np.concatenate([log.times_ms_R[rows] for log, rows in parts])
-        tables = [(ids, snapshot.counts_HV)]
-        if snapshot.documents_HV is not None:
-            tables.append(([np.unique(one) for one in ids], snapshot.documents_HV))
+        tables = [
+            (ids, snapshot.counts_HV),
+            ([np.unique(one) for one in ids], snapshot.documents_HV),
+            ([np.zeros(len(one), np.int64) for one in ids], snapshot.tokens_H[:, None]),
+            ([np.zeros(1, np.int64) for _ in ids], snapshot.records_H[:, None]),
+        ]
         counts, worst = 0.0, 0.0
         for occurrences, table_HV in tables:
             for h, half_life in enumerate(snapshot.half_lives_seconds):
                 if not math.isinf(half_life) and not decayed:
                     continue
                 ages_R = (snapshot.as_of_ms - times_ms_R) / 1000 / half_life
-                expected_V = _sums(occurrences, np.exp2(-ages_R), snapshot.vocab_size)
+                expected_V = _sums(occurrences, np.exp2(-ages_R), table_HV.shape[1])
                 if math.isinf(half_life):
                     counts += float(np.abs(table_HV[h] - expected_V).sum())
                 else:

@@ -59,6 +59,7 @@ class Watcher(threading.Thread):
         self._ending = threading.Event()
         self._lock = threading.Lock()
         self._last: tuple[int, int] = (0, 0)
+        self._forgotten = 0
         self._kept: list[Seen] = []
         self._newest: Snapshot | None = None
         self._names: set[tuple[int, int, int]] = set()
@@ -87,7 +88,7 @@ class Watcher(threading.Thread):
     def reached(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether the newest snapshot counts everything below these offsets."""
         with self._lock:
-            if not self._kept:
+            if len(self._kept) <= self._forgotten:
                 return False
             offsets = self._kept[-1].snapshot.offsets
         return all(offsets.get(partition, 0) >= end for partition, end in ends.items())
@@ -96,6 +97,7 @@ class Watcher(threading.Thread):
         """A snapshot seen before does not say that something is reached now."""
         with self._lock:
             self._last = (0, 0)
+            self._forgotten = len(self._kept)
 
     def _look(self) -> None:
         head = (self._store.latest_version(), self._store.epoch())

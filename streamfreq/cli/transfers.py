@@ -55,7 +55,8 @@ def import_snapshot(stored: Stored, file: Path, *, as_json: bool) -> None:
     with stored.publishing("; or import with another --job") as fence:  # 2
         # Not below what readers have got, even where the store has lost it.
         version = max(store.latest_version(), store.floor().version) + 1  # 3
-        numbered = replace(snapshot, version=version, job=job, epoch=SystemClock().now_ms())
+        epoch = max(SystemClock().now_ms(), store.epoch() + 1)
+        numbered = replace(snapshot, version=version, job=job, epoch=epoch)
         store.publish(numbered, fence)  # 4
         store.end_epoch()  # 5
     if as_json:

@@ -59,14 +59,16 @@ class Chain:
             return Chain(rows)
         return Chain(self.whole_rows, self.changed_rows + rows, self.changes + 1)
 
-    def is_long(self, patience: float = 1.0) -> bool:
-        """Whether the next part had better be a whole one.
+    def full_for(self, rows: int, patience: float = 1.0) -> bool:
+        """Whether a change of so many rows is better written as a whole part.
 
-        As soon as the changes have as many rows as the whole part, times `patience`: with 1, to
-        write it again at most doubles what was written, and to read all parts costs at most
-        twice the whole.
+        As soon as the changes would have more rows than the whole part times `patience` (at most
+        1): what is stored stays below twice the whole part, and what is written below
+        1 + 1 / patience times what changed.
         """
-        return self.changed_rows >= self.whole_rows * patience or self.changes >= MAX_CHANGES
+        if not self.whole_rows or self.changes >= MAX_CHANGES:
+            return True  # there is no whole part, or one without a row
+        return self.changed_rows + rows > self.whole_rows * patience
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +76,8 @@ class Checkpoint:
     """State after exactly the records below `next_offset` (from where counting began).
 
     `labels` holds names of ids for people, best effort. `topic_id` tells the topic from one of
-    the same name that was made later; "" when the source has no such thing.
+    the same name that was made later; "" when the source has no such thing. `topic_partitions` is
+    how many the topic had when counting of this partition began: those beyond came later.
     """
 
     partition: TopicPartition
@@ -86,6 +89,7 @@ class Checkpoint:
     gaps: tuple[Gap, ...] = ()
     labels: dict[int, str] = field(default_factory=dict)
     topic_id: str = ""
+    topic_partitions: int = 0
     chain: Chain = Chain()
 
     @property
@@ -111,6 +115,7 @@ class CheckpointUpdate:
     gaps: tuple[Gap, ...] = ()
     labels: dict[int, str] | None = None
     topic_id: str = ""
+    topic_partitions: int = 0
 
     @property
     def revision(self) -> Revision:
@@ -137,6 +142,7 @@ def encode_update(update: CheckpointUpdate) -> bytes:
             "kind": "checkpoint",
             "topic": update.partition.topic,
             "topic_id": update.topic_id,
+            "topic_partitions": update.topic_partitions,
             "partition": update.partition.partition,
             "version": update.revision.version,
             "token": update.token,
@@ -163,7 +169,7 @@ def decode_checkpoint(
     """The checkpoint made of these parts, the first of which is whole or follows `known`.
 
     The arrays of `known` are taken over. Raises CheckpointRefused, naming `what`, when a part is
-    damaged or does not follow the one before; `known` is as it was then.
+    damaged or does not follow the one before.
     """
     updates = [_decode_part(part, what) for part in parts]
     checkpoint = known
@@ -201,6 +207,7 @@ def _applied(update: CheckpointUpdate, before: Checkpoint | None) -> Checkpoint:
         update.gaps,
         labels,
         update.topic_id,
+        update.topic_partitions,
         chain.then(update.changes),
     )
 
@@ -221,6 +228,7 @@ def _decode_part(data: bytes, what: str) -> CheckpointUpdate:
             gaps_from_json(metadata["gaps"]),
             None if labels is None else {int(key): text for key, text in labels.items()},
             metadata["topic_id"],
+            metadata["topic_partitions"],
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         reason = " ".join(repr(error).split())

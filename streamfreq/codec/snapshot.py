@@ -72,6 +72,11 @@ class Floor:
     as_of_ms: int = -1
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
+    @property
+    def order(self) -> tuple[int, int]:
+        """Which of two floors is the later one."""
+        return self.epoch, self.version
+
     @staticmethod
     def of(snapshot: Snapshot) -> Floor:
         """Set by this snapshot."""

@@ -62,9 +62,9 @@ class KafkaConfig(Section):
     group_id: str = ""
     """Consumer group; empty: streamfreq-JOB. Workers of one job share it."""
     start: Literal["earliest", "latest", "lookback"] = "earliest"
-    """Where a topic begins that has no checkpoint; lookback: by time, lookback_half_lives ago."""
+    """Where a partition without a checkpoint begins; one that its topic got later: earliest."""
     lookback_half_lives: float = Field(default=10.0, gt=0)
-    """How many of the longest finite half-lives `start = "lookback"` goes back."""
+    """lookback: begin, by time, so many of the longest finite half-lives ago."""
     expired_offset: Literal["earliest", "latest", "fail"] = "earliest"
     """What to do when the broker no longer has the next offset; the gap goes into the snapshot."""
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
@@ -299,7 +299,7 @@ class SnapshotsConfig(Section):
 
     retain: int = Field(default=10, ge=1)
     """So many versions stay, pinned ones besides."""
-    lease_seconds: Duration = 15.0
+    lease_seconds: Duration = 12.0
     """A publisher that is silent for so long is replaced; at most 0.4 of the publish interval."""
     as_of: Literal["watermark", "clock"] = "watermark"
     """Time the counts are decayed to: the latest event time counted, or the clock when later."""

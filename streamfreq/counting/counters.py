@@ -133,6 +133,11 @@ class Counters:
             self._watermark_ms,
         )
 
+    @property
+    def changed_rows(self) -> int:
+        """How many rows changed since `take_changes`."""
+        return int(torch.count_nonzero(self._changed_V))
+
     def take_changes(self, *, whole: bool = False) -> StateChanges:
         """The rows that changed since the last call, on the host; all of them when `whole`.
 

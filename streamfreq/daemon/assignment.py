@@ -143,42 +143,45 @@ class Assignment:
             if self._clock.monotonic() >= deadline:
                 break
             try:
-                checkpoint = self._checkpoints.load(partition)
-                start = self._start_of(partition) if checkpoint is None else None
+                starts[partition] = self._load_one(partition)
             except ServiceUnavailable as error:
                 log.warning("%s waits for its checkpoint: %s", partition, error)
                 break
-            if checkpoint is None:
-                counters = self._spec.fresh()
-                assert start is not None
-                starts[partition] = start
-                log.info("%s has no checkpoint: begins at: %s", partition, starts[partition])
-            else:
-                counters = self._spec.restore(checkpoint)
-                starts[partition] = StartAt(offset=checkpoint.next_offset)
-                self._told.restored(partition, checkpoint.next_offset)
-                log.info(
-                    "%s restored: version %d, next offset %d",
-                    partition,
-                    checkpoint.version,
-                    checkpoint.next_offset,
-                )
-            with self._lock:
-                self._partitions[partition] = Partition(
-                    partition, counters, self._spec.fingerprint, checkpoint
-                )
             self._unloaded.discard(partition)
         return starts
+
+    def _load_one(self, partition: TopicPartition) -> StartAt:
+        checkpoint = self._checkpoints.load(partition)
+        if checkpoint is None:
+            start = self._start_of(partition)
+            counters = self._spec.fresh()
+            log.info("%s has no checkpoint: begins at: %s", partition, start)
+        else:
+            start = StartAt(offset=checkpoint.next_offset)
+            counters = self._spec.restore(checkpoint)
+            self._told.restored(partition, checkpoint.next_offset)
+            log.info(
+                "%s restored: version %d, next offset %d",
+                *(partition, checkpoint.version, checkpoint.next_offset),
+            )
+        with self._lock:
+            self._partitions[partition] = Partition(
+                partition, counters, self._spec.fingerprint, checkpoint
+            )
+        return start
 
     def _start_of(self, partition: TopicPartition) -> StartAt:
         """Where a partition without a checkpoint begins.
 
-        One that appears after counting of its topic began holds only records that came since, so
-        it begins with the first of them, wherever the others began.
+        One that the topic did not have when counting of it began holds only records that came
+        since, so it begins with the first of them, wherever the others began.
         """
         configured = self._start()
-        known = () if configured.policy == "earliest" else self._checkpoints.revisions()
-        if any(other.topic == partition.topic for other in known):
+        if configured.policy == "earliest":
+            return configured
+        topic = [one for one in self._checkpoints.revisions() if one.topic == partition.topic]
+        oldest = self._checkpoints.load(min(topic)) if topic else None
+        if oldest is not None and 0 < oldest.topic_partitions <= partition.partition:
             return StartAt(policy="earliest")
         return configured
 

@@ -31,8 +31,8 @@ BATCH_BYTES = 4 * 1024 * 1024
 """About how much text one call of the tokenizer engine gets."""
 LEASE_SHARE = 0.4
 """Of a publish interval: with the time to notice and to hear the others out it stays below one."""
-SHORTEST_LEASE_SECONDS = 1.0
-"""A shorter lease would be lost to a short pause of the process."""
+SHORTEST_LEASE_SECONDS = 3.0
+"""A shorter lease would be lost to a store that is slow for a moment."""
 
 
 def counters_spec(config: Config, tokenizer: Tokenizer) -> CountersSpec:

@@ -46,6 +46,7 @@ class Committer:
         self._turn = threading.Lock()
         self._hurry_lock = threading.Lock()
         self._hurried = 0
+        self._rounds = 0
         self._positions: dict[TopicPartition, int] = {}
 
     def commit(self, partitions: Sequence[Partition], limit_seconds: float = math.inf) -> bool:
@@ -97,7 +98,7 @@ class Committer:
 
     def _commit_all(self, partitions: Sequence[Partition], deadline: float, urgent: bool) -> bool:
         self._notice_losses(partitions)  # 1
-        changed = [item for item in partitions if item.dirty]
+        changed = self._in_turn([item for item in partitions if item.dirty])
         if changed and self._dead_letters is not None:
             left = deadline - self._clock.monotonic()
             self._dead_letters.flush(max(0.1, min(left, FLUSH_TIMEOUT_SECONDS)))  # 2
@@ -114,6 +115,14 @@ class Committer:
             self._commit_one(item)  # 3
         self._health.set("commits", True)
         return True
+
+    def _in_turn(self, changed: list[Partition]) -> list[Partition]:
+        """Another one comes first each time, so that one that fails does not stop the others."""
+        if not changed:
+            return changed
+        first = self._rounds % len(changed)
+        self._rounds += 1
+        return changed[first:] + changed[:first]
 
     def restored(self, partition: TopicPartition, next_offset: int) -> None:
         """A partition begins at this committed offset: lag tools are told of it again.

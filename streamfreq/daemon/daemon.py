@@ -277,7 +277,8 @@ class Daemon:
         parts = self._parts
         ours = {item.partition for item in parts.assignment.current()}
         if parts.queue.full:
-            parts.source.pause(ours - self._paused)
+            # All of them: one that was assigned anew meanwhile is not paused any more.
+            parts.source.pause(ours)
             self._paused = ours
         elif self._paused and parts.queue.drained:
             parts.source.resume(self._paused & ours)
@@ -350,7 +351,7 @@ class Daemon:
         done = not any(item.dirty for item in parts.assignment.current())
         if publish:
             self._wait_for_lease()  # 3
-            done = self.publish() and done
+            done = self.publish() and not parts.publisher.held and done
         try:
             parts.publisher.release()  # 4
         except ServiceUnavailable as error:
@@ -370,7 +371,8 @@ class Daemon:
         """A worker that also ends soon may hold the lease; one that stays publishes for us."""
         parts = self._parts
         publisher = parts.publisher
-        wait_seconds = publisher.lease_seconds + 3 * publisher.turn_seconds
+        longest = self._config.shutdown_timeout_seconds / 2
+        wait_seconds = min(publisher.lease_seconds + 3 * publisher.turn_seconds, longest)
         deadline = parts.clock.monotonic() + wait_seconds
         try:
             while not publisher.keep_lease() and parts.clock.monotonic() < deadline:

@@ -29,7 +29,7 @@ class SnapshotStore(Protocol):
         It becomes the floor for those that follow.
 
         Raises FencedOut when a higher fence was seen, or the version is not above the latest one,
-        or, within its epoch, not above the floor; nothing changes then.
+        or its epoch and version are not above the floor's; nothing changes then.
         """
         ...
 
@@ -46,7 +46,10 @@ class SnapshotStore(Protocol):
         ...
 
     def raise_floor(self, floor: Floor) -> None:
-        """Readers have got this much, though the store has lost it: keep it, if it is more."""
+        """Readers have got this, though the store has lost it: keep it, if it is later.
+
+        Without any floor nothing is kept: a new epoch is to begin.
+        """
         ...
 
     def end_epoch(self) -> None:

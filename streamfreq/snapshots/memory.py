@@ -68,7 +68,8 @@ class MemorySnapshotStore:
             if fence < self._all.fence:
                 raise FencedOut(
                     f"snapshot {snapshot.version} of job {self._job}: fencing token {fence} is "
-                    f"older than {self._all.fence}; another publisher has taken over"
+                    f"older than {self._all.fence}; another publisher has taken over, "
+                    "or our own lease ran out meanwhile"
                 )
             if snapshot.version <= self._all.latest:
                 raise FencedOut(
@@ -76,7 +77,7 @@ class MemorySnapshotStore:
                     f"{self._all.latest} is published already; another publisher is at work"
                 )
             floor = self._all.floor
-            if snapshot.epoch == floor.epoch and snapshot.version <= floor.version:
+            if Floor.of(snapshot).order <= floor.order:
                 raise FencedOut(
                     f"snapshot {snapshot.version} of job {self._job}: readers have got version "
                     f"{floor.version} already; another publisher is at work"
@@ -103,10 +104,10 @@ class MemorySnapshotStore:
         return self._all.floor
 
     def raise_floor(self, floor: Floor) -> None:
-        """Keep this floor, if it is higher and of the same epoch."""
+        """Keep this floor, if there is one and this is a later one."""
         with self._all.lock:
             old = self._all.floor
-            if floor.epoch == old.epoch and floor.version > old.version:
+            if old.epoch and floor.order > old.order:
                 self._all.floor = floor
 
     def end_epoch(self) -> None:

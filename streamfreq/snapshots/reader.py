@@ -66,7 +66,7 @@ class SnapshotReader:
         old = self.snapshot
         if old is None:
             return False
-        if new.epoch != old.epoch:
+        if new.epoch != old.epoch and new.created_at_ms > old.created_at_ms:
             log.warning(
                 "snapshot %d begins a new epoch: the store had lost all, or the job began anew; "
                 "it takes the place of snapshot %d",
@@ -75,7 +75,8 @@ class SnapshotReader:
             )
             return False
         behind = (
-            new.version <= old.version
+            new.epoch != old.epoch
+            or new.version <= old.version
             or new.as_of_ms < old.as_of_ms
             or any(new.offsets.get(key, 0) < offset for key, offset in old.offsets.items())
         )

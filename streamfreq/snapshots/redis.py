@@ -51,8 +51,11 @@ _PUBLISH = Script(
         return {-2, latest}
     end
     local floor = redis.call('HMGET', KEYS[6], 'epoch', 'version')
-    if floor[1] == ARGV[6] and tonumber(ARGV[1]) <= tonumber(floor[2]) then
-        return {-2, floor[2]}
+    if floor[1] then
+        local ahead = tonumber(ARGV[6]) - tonumber(floor[1])
+        if ahead < 0 or (ahead == 0 and tonumber(ARGV[1]) <= tonumber(floor[2])) then
+            return {-2, floor[2]}
+        end
     end
     redis.call('SET', KEYS[7], ARGV[7])
     redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
@@ -75,8 +78,11 @@ _PUBLISH = Script(
 _RAISE = Script(
     """
     local floor = redis.call('HMGET', KEYS[1], 'epoch', 'version')
-    if floor[1] == ARGV[1] and tonumber(floor[2]) < tonumber(ARGV[2]) then
-        redis.call('HSET', KEYS[1], 'version', ARGV[2], 'json', ARGV[3])
+    if floor[1] then
+        local ahead = tonumber(ARGV[1]) - tonumber(floor[1])
+        if ahead > 0 or (ahead == 0 and tonumber(ARGV[2]) > tonumber(floor[2])) then
+            redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'version', ARGV[2], 'json', ARGV[3])
+        end
     end
     return 1
     """
@@ -193,7 +199,8 @@ class RedisSnapshotStore:
         if outcome == -1:
             raise FencedOut(
                 f"snapshot {version} of job {self._job}: fencing token {fence} is older than "
-                f"{int(value)}; another publisher has taken over"
+                f"{int(value)}; another publisher has taken over, "
+                "or our own lease ran out meanwhile"
             )
         if outcome == -2:
             raise FencedOut(
@@ -215,7 +222,7 @@ class RedisSnapshotStore:
         return Floor() if found is None else decode_floor(found)
 
     def raise_floor(self, floor: Floor) -> None:
-        """Keep this floor, if it is higher and of the same epoch."""
+        """Keep this floor, if there is one and this is a later one."""
         _RAISE(self._client, [self._keys.floor], [floor.epoch, floor.version, encode_floor(floor)])
 
     def end_epoch(self) -> None:

@@ -81,6 +81,11 @@ class MemoryLog:
                 self._topic_ids[topic] = f"memory-{next(self._next_id)}"
             return self._topic_ids[topic]
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has had a record in."""
+        with self.changed:
+            return sum(partition.topic == topic for partition in self._logs)
+
     def beginning(self, partition: TopicPartition) -> int:
         """The first offset that is still there."""
         with self.changed:
@@ -249,7 +254,12 @@ class MemorySource:
 
     def _read(self) -> list[RecordBatch]:
         batches = [
-            RecordBatch.empty(partition, offset, self._topic_id(partition.topic))
+            RecordBatch.empty(
+                partition,
+                offset,
+                self._topic_id(partition.topic),
+                self._log.partition_count(partition.topic),
+            )
             for partition, offset in self._placement.tell()
         ]
         left = self._max_poll_records

@@ -199,7 +199,7 @@ def test_any_sequence_of_changes_is_the_state_that_was_taken(open_store: Open, s
         # Now and then far enough ahead to move the shortest half-life's landmark.
         time_ms += int(random.integers(1, 700_000 if step % 9 == 8 else 900))
         counters.update(TokenBatch(ids_N, np.array([20])), np.array([time_ms]))
-        changes = counters.take_changes(whole=chain.is_long())
+        changes = counters.take_changes(whole=chain.full_for(counters.changed_rows))
         if random.random() < 0.2:
             counters.put_back(changes)
             continue

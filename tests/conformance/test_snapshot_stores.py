@@ -114,19 +114,23 @@ def test_the_floor_is_what_was_published_last(open_store: Open) -> None:
     assert open_store().epoch() == make_snapshot(4).epoch
 
 
-def test_the_floor_is_raised_within_its_epoch_only(open_store: Open) -> None:
+def test_the_floor_is_raised_by_a_later_one_only(open_store: Open) -> None:
     store, other = open_store(), open_store()
     store.raise_floor(Floor(9, 5, 1, {NEWS: 3}))
     assert other.floor() == Floor()
     store.publish(make_snapshot(1), 1)
     floor = Floor.of(make_snapshot(1))
-    for raised in (replace(floor, epoch=floor.epoch + 1, version=9), replace(floor, version=0)):
+    for raised in (replace(floor, epoch=floor.epoch - 1, version=9), replace(floor, version=0)):
         store.raise_floor(raised)
         assert other.floor() == floor
     higher = Floor(7, floor.epoch, floor.as_of_ms + 1, {NEWS: 2**53 + 9})
     store.raise_floor(higher)
     assert other.floor() == higher
     assert other.latest_version() == 1
+    another = Floor(3, floor.epoch + 1, 5, {})
+    store.raise_floor(another)
+    store.raise_floor(replace(higher, version=99))
+    assert other.floor() == another
 
 
 def test_nothing_is_published_at_or_below_the_floor(store: SnapshotStore) -> None:
@@ -136,6 +140,8 @@ def test_nothing_is_published_at_or_below_the_floor(store: SnapshotStore) -> Non
         with pytest.raises(FencedOut, match="version 6"):
             store.publish(make_snapshot(version), 1)
     assert store.latest_version() == 1
+    with pytest.raises(FencedOut):
+        store.publish(make_snapshot(9, epoch=make_snapshot(1).epoch - 1), 1)
     store.publish(make_snapshot(7), 1)
     assert store.floor() == Floor.of(make_snapshot(7))
 

@@ -62,6 +62,7 @@ def make_update(
         "gaps": (Gap(partition, 10, 20),),
         "labels": {7: "naïve", 3: "新闻\n"},
         "topic_id": "t0p1c",
+        "topic_partitions": 4,
     }
     return CheckpointUpdate(**{**fields, **changes})
 

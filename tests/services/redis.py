@@ -7,7 +7,6 @@ A server lives in a folder of its own under the system's temporary folder, liste
 from __future__ import annotations
 
 import atexit
-import os
 import shutil
 import signal
 import socket
@@ -22,20 +21,11 @@ from typing import Any
 
 from streamfreq.config import RedisConfig
 from tests.services.tls import Certificates
+from tests.services.with_parent import with_parent
 
 START_SECONDS = 20.0
 SLOTS = 16_384
 _TRIES = 5
-
-# Asks the kernel to kill the server when its parent ends, and becomes the server.
-_WITH_PARENT = """
-import ctypes, os, signal, sys
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    if os.getppid() != int(sys.argv[1]):
-        sys.exit(1)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class ServerFailedError(Exception):
@@ -230,9 +220,8 @@ class RedisServer:
         configuration.write_text("\n".join(self._lines()) + "\n")
         log = self.folder / "server.log"
         with log.open("ab") as output:
-            command = [sys.executable, "-I", "-S", "-c", _WITH_PARENT, str(os.getpid())]
             self._process = subprocess.Popen(
-                [*command, str(self._binary), str(configuration)],
+                with_parent([self._binary, configuration]),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

@@ -66,7 +66,9 @@ def test_a_stopped_process_goes_on_there(tmp_path: Path) -> None:
     assert process.communicate(timeout=20)[0].split() == ["publish.6", "publish.6", "publish.7"]
 
 
-@pytest.mark.parametrize("content", ["", "commit.1", "one two three", "commit.9 kill"])
+@pytest.mark.parametrize(
+    "content", ["", "commit.1", "one two three", "commit.9 kill", "commit.1 explode"]
+)
 def test_what_is_no_armed_point_does_nothing(tmp_path: Path, content: str) -> None:
     file = tmp_path / "fault"
     file.write_text(content)

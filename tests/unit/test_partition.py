@@ -10,7 +10,8 @@ import pytest
 from streamfreq.checkpoints.memory import MemoryCheckpointStore
 from streamfreq.codec import NO_REVISION, Checkpoint, CheckpointUpdate, Gap
 from streamfreq.counting import Counters
-from streamfreq.errors import CheckpointConflict, DataRefused, ServiceUnavailable
+from streamfreq.counting import counters as counters_module
+from streamfreq.errors import CheckpointConflict, DataRefused, ServiceUnavailable, StreamfreqError
 from streamfreq.partition import Partition, with_gap
 from streamfreq.records import RecordBatch, TokenBatch, TopicPartition
 from tests.conformance.values import versions
@@ -165,6 +166,62 @@ def test_after_a_restore_it_goes_on_with_changes() -> None:
         restored = Partition(TP, Counters.from_state(stored.state), "f00d", stored)
         restored.count(tokens(3), times(), batch(offset, offset + 1))
         assert not committed(restored, store).changes.whole
+
+
+def test_a_batch_that_was_counted_by_half_is_never_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Memory runs out between two horizons: the partition closes, and the batch is read again."""
+    store = MemoryCheckpointStore("job")
+    half_lives = (math.inf, 60.0)
+    partition = Partition(TP, Counters(half_lives, V), "f00d")
+    partition.count(tokens(5), times(), batch(0, 1))
+    partition.commit(store, 1)
+    weigh = counters_module.record_weights
+
+    def weigh_or_die(times_ms_R: np.ndarray, half_life: int | None, landmark: int) -> np.ndarray:
+        if half_life is not None:
+            raise MemoryError
+        return weigh(times_ms_R, half_life, landmark)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(counters_module, "record_weights", weigh_or_die)
+        with pytest.raises(MemoryError):
+            partition.count(tokens(5), times(), batch(1, 2))
+    assert partition.closed
+    assert partition.commit(store, 1) is None
+    stored = store.load(TP)
+    assert stored is not None
+    assert (stored.next_offset, stored.state.counts_HV[0, 5]) == (1, 1)
+
+
+def test_what_is_refused_before_it_is_counted_leaves_the_partition_open() -> None:
+    store = MemoryCheckpointStore("job")
+    partition = fresh()
+    partition.count(tokens(5), times(), batch(0, 1))
+    with pytest.raises(StreamfreqError, match="token id 99"):
+        partition.count(tokens(99), times(), batch(1, 2))
+    assert partition.commit(store, 1) == 1
+
+
+def test_labels_that_fail_lose_no_change() -> None:
+    store = MemoryCheckpointStore("job")
+    partition = Partition(TP, Counters((math.inf,), 100), "f00d")
+    everything = TokenBatch(np.arange(100, dtype=np.int32), np.array([100]))
+    partition.count(everything, times(), batch(0, 1))
+    partition.commit(store, 1)
+    partition.count(tokens(3), times(), batch(1, 2))
+
+    def failing() -> dict[int, str]:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        partition.commit(store, 1, failing)
+    partition.count(tokens(4), times(), batch(2, 3))
+    assert partition.commit(store, 1) == 3
+    stored = store.load(TP)
+    assert stored is not None
+    assert stored.state.counts_HV[0, 2:6].tolist() == [1, 2, 2, 1]
 
 
 def test_another_topic_of_the_same_name_is_refused_and_nothing_is_counted() -> None:

@@ -78,6 +78,10 @@ class ClientSession:
         self._client.cluster.request_update()
         return False
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has; 0 when the client does not know."""
+        return len(self._client.cluster.partitions_for_topic(topic) or ())
+
     def missing_topics(self, topics: Collection[str]) -> set[str]:
         """Those of `topics` that the client's metadata does not have."""
         cluster = self._client.cluster
@@ -89,7 +93,7 @@ class ClientSession:
             raise DataRefused(
                 f"topic {topic} was deleted and made again while it was read, so its offsets mean "
                 "other records now; count it under another name (job = ...), or forget the old "
-                f"one: streamfreq checkpoint delete --topic {topic}"
+                f"one: streamfreq checkpoint delete -c FILE --topic {topic}"
             )
 
     def close(self, timeout_ms: int) -> None:

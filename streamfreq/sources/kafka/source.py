@@ -247,12 +247,14 @@ class KafkaSource:
             end = end_offsets(consumer, [partition])[partition]
         except kafka_errors.KafkaError as error:
             raise translate(error, self._config) from error
-        if offset >= beginning:
+        if beginning <= offset <= end:
+            return  # it is there after all: the broker was not up to date
+        if offset > end:
             raise DataRefused(
                 f"{partition}: the next offset {offset} is beyond the end of the log ({end}): the "
                 "topic was deleted and made again, or has lost records; count it under another "
-                "name (job = ...), or forget the old one: streamfreq checkpoint delete --topic "
-                f"{partition.topic}"
+                "name (job = ...), or forget the old one: "
+                f"streamfreq checkpoint delete -c FILE --topic {partition.topic}"
             )
         policy = self._config.expired_offset
         if policy == "fail":
@@ -274,7 +276,12 @@ class KafkaSource:
     def _batches(self, polled: Mapping[Any, list[Any]]) -> list[RecordBatch]:
         topic_id = self._opened.topic_ids.text
         batches = [
-            RecordBatch.empty(partition, offset, topic_id(partition.topic))
+            RecordBatch.empty(
+                partition,
+                offset,
+                topic_id(partition.topic),
+                self._opened.partition_count(partition.topic),
+            )
             for partition, offset in self._placement.tell()
         ]
         known = self._placement.next_offsets

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.chaos import Done, Report, judge, publish_gaps
 from benchmarks.chaos_parts.oracle import Log, Oracle
+from benchmarks.chaos_parts.report import Done, Report, judge, publish_gaps
 from benchmarks.chaos_parts.watcher import Seen, Watcher, taken_back
 from streamfreq.codec import Gap, Snapshot
 from streamfreq.config import RedisConfig, SnapshotsConfig
@@ -52,12 +52,15 @@ def snapshot(offsets: dict[TopicPartition, int]) -> Snapshot:
         if offset < offsets[partition]
     ]
     counts_HV, documents_HV = recount(below, HALF_LIVES, 70_000, V)
+    records_HV, _ = recount([([0], time_ms) for _, time_ms in below], HALF_LIVES, 70_000, 1)
     return make_snapshot(
         3,
         half_lives_seconds=HALF_LIVES,
         as_of_ms=70_000,
         counts_HV=counts_HV,
         documents_HV=documents_HV,
+        tokens_H=counts_HV.sum(axis=1),
+        records_H=records_HV[:, 0],
         offsets=offsets,
         gaps=(),
         weights={},
@@ -86,6 +89,18 @@ def one_document_less(right: Snapshot) -> Snapshot:
     return replace(right, documents_HV=documents_HV)
 
 
+def one_token_more_in_all(right: Snapshot) -> Snapshot:
+    return replace(right, tokens_H=np.add(right.tokens_H, [0, 1]))
+
+
+def one_record_less_in_all(right: Snapshot) -> Snapshot:
+    return replace(right, records_H=np.subtract(right.records_H, [0, 1]))
+
+
+def no_documents(right: Snapshot) -> Snapshot:
+    return replace(right, documents_HV=None)
+
+
 def another_offset(right: Snapshot) -> Snapshot:
     return replace(right, offsets={**right.offsets, A: 4})
 
@@ -95,7 +110,16 @@ def a_gap_that_holds_a_record(right: Snapshot) -> Snapshot:
 
 
 @pytest.mark.parametrize(
-    "lie", [one_count_more, one_document_less, another_offset, a_gap_that_holds_a_record]
+    "lie",
+    [
+        one_count_more,
+        one_document_less,
+        one_token_more_in_all,
+        one_record_less_in_all,
+        no_documents,
+        another_offset,
+        a_gap_that_holds_a_record,
+    ],
 )
 def test_a_wrong_count_is_a_difference(lie: Callable[[Snapshot], Snapshot]) -> None:
     wrong = lie(snapshot({A: 5, B: 3}))
@@ -162,6 +186,18 @@ def test_the_watcher_sees_each_snapshot_once_and_judges() -> None:
     ]
     assert watcher.reached({A: 6})
     assert not watcher.reached({A: 7})
+
+
+def test_what_was_seen_before_is_not_reached_again_until_it_is_seen_again() -> None:
+    redis = RedisConfig(url="memory://forgotten")
+    open_snapshots(redis, SnapshotsConfig(), "job").publish(make_snapshot(1, offsets={A: 5}), 1)
+    watcher = Watcher(redis, "job", "f" * 64)
+    watcher._look()
+    assert watcher.reached({A: 5})
+    watcher.forget_the_last()
+    assert not watcher.reached({A: 5})
+    watcher._look()
+    assert watcher.reached({A: 5})
 
 
 def test_gaps_count_for_the_faults_that_they_touch_and_leave_out_outages() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from streamfreq.codec import (
+    Chain,
     CheckpointUpdate,
     DecayedState,
     Gap,
@@ -73,6 +74,7 @@ def updates(draw: st.DrawFn) -> CheckpointUpdate:
         gaps=draw(GAPS),
         labels=draw(LABELS),
         topic_id=draw(TEXT),
+        topic_partitions=draw(st.integers(0, 2**31)),
     )
 
 
@@ -113,6 +115,7 @@ def test_any_checkpoint(update: CheckpointUpdate, state: DecayedState) -> None:
     for name in ("partition", "next_offset", "tokenizer_fingerprint", "created_at_ms", "gaps"):
         assert same(getattr(decoded, name), getattr(update, name))
     assert (decoded.labels, decoded.topic_id) == (update.labels, update.topic_id)
+    assert decoded.topic_partitions == update.topic_partitions
     assert encode_update(update) == data
     assert same(StateChanges.all_of(state).applied_to(None), state)
 
@@ -253,3 +256,26 @@ def test_bytes_are_the_same_in_another_process() -> None:
         for seed in ("1", "2")
     }
     assert len(sums) == 1
+
+
+@given(
+    st.lists(st.integers(0, 1_000), min_size=1, max_size=60),
+    st.floats(0.75, 1.0),
+    st.integers(0, 1_000),
+)
+def test_what_is_stored_and_written_is_bounded_by_what_changed(
+    changes: list[int], patience: float, used: int
+) -> None:
+    """A state of `used` rows, of which each commit changes some."""
+    chain = Chain(used)
+    written = 0
+    for rows in (min(rows, used) for rows in changes):
+        whole = chain.full_for(rows, patience)
+        part = replace(make_changes(range(used if whole else rows)), whole=whole)
+        written += len(part.rows_U)
+        chain = chain.then(part)
+        assert chain.whole_rows == used
+        assert chain.changed_rows <= used
+    changed = sum(min(rows, used) for rows in changes)
+    # The last whole part has not paid for itself yet.
+    assert written <= (1 + 1 / patience) * changed + used

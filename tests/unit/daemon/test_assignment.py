@@ -57,6 +57,13 @@ class Bench:
             item.commit(self.store, 1)
             self.committed.append(item.partition)
 
+    def begin(self, partition: TopicPartition, of: int) -> None:
+        """The source tells where reading begins, in a topic of so many partitions."""
+        item = self.assignment.get(partition)
+        assert item is not None
+        batch = RecordBatch.empty(partition, 0, "id", of)
+        item.count(TokenBatch.empty(), np.empty(0, np.int64), batch)
+
     def count(self, partition: TopicPartition, token_id: int, offset: int) -> None:
         item = self.assignment.get(partition)
         assert item is not None
@@ -79,15 +86,35 @@ def test_without_a_checkpoint_it_begins_at_the_policy_and_with_one_at_its_offset
 
 
 @pytest.mark.parametrize("start", [StartAt(policy="latest"), StartAt(time_ms=5), EARLIEST])
-def test_a_partition_found_later_begins_with_its_first_record(start: StartAt) -> None:
+def test_a_partition_that_the_topic_got_later_begins_with_its_first_record(start: StartAt) -> None:
     bench = Bench()
     bench.start = start
     other = TopicPartition("other", 0)
     assert bench.assignment.on_assigned([A, other]) == {A: start, other: start}
-    bench.count(A, 1, 0)
+    bench.begin(A, of=2)
     bench.assignment.on_revoked([A])
-    new = TopicPartition("another", 0)
-    assert bench.assignment.on_assigned([B, new]) == {B: EARLIEST, new: start}
+    added, foreign = TopicPartition("news", 2), TopicPartition("another", 5)
+    assert bench.assignment.on_assigned([added, foreign]) == {added: EARLIEST, foreign: start}
+    bench.begin(added, of=3)
+    bench.assignment.on_revoked([added])
+    assert bench.assignment.on_assigned([TopicPartition("news", 3)]) == {
+        TopicPartition("news", 3): EARLIEST
+    }
+
+
+@pytest.mark.parametrize("start", [StartAt(policy="latest"), StartAt(time_ms=5)])
+def test_one_that_was_there_begins_as_configured_though_others_have_checkpoints(
+    start: StartAt,
+) -> None:
+    """Killed within the first round of commits, or its checkpoint was lost or deleted."""
+    bench = Bench()
+    bench.start = start
+    bench.assignment.on_assigned([A, B])
+    bench.begin(A, of=2)
+    bench.assignment.on_revoked([A])
+    again = Bench(store=bench.store)
+    again.start = start
+    assert again.assignment.on_assigned([A, B]) == {A: StartAt(offset=0), B: start}
 
 
 def test_loading_takes_turns_when_the_store_is_slow() -> None:
