@@ -68,3 +68,11 @@ class CheckpointConflict(StreamfreqError):
 
 class FencedOut(StreamfreqError):
     """The publisher's fencing token is older than one already seen by the store."""
+
+
+def count_anew(topic: str) -> str:
+    """The way out when a topic's offsets no longer mean the records that were counted."""
+    return (
+        "count it under another name (job = ...), or forget the old one: "
+        f"streamfreq checkpoint delete -c FILE --topic {topic}"
+    )

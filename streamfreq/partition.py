@@ -17,7 +17,7 @@ from streamfreq import faults
 from streamfreq.checkpoints.base import CheckpointStore
 from streamfreq.codec import NO_REVISION, Chain, Checkpoint, CheckpointUpdate, Gap, Revision
 from streamfreq.counting import Counters
-from streamfreq.errors import CheckpointConflict, DataRefused, StreamfreqError
+from streamfreq.errors import CheckpointConflict, DataRefused, StreamfreqError, count_anew
 from streamfreq.records import Int64Array, RecordBatch, TokenBatch, TopicPartition
 
 Labels = Callable[[], Mapping[int, str]]
@@ -119,9 +119,7 @@ class Partition:
             topic = self.partition.topic
             raise DataRefused(
                 f"topic {topic} was deleted and made again (its id was {self._topic_id}, now it is "
-                f"{topic_id}), so its offsets mean other records; count it under another name "
-                "(job = ...), or forget the old one: "
-                f"streamfreq checkpoint delete -c FILE --topic {topic}"
+                f"{topic_id}), so its offsets mean other records; {count_anew(topic)}"
             )
         self._topic_id = self._topic_id or topic_id
 

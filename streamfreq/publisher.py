@@ -106,14 +106,22 @@ class Publisher:
         return fence if now >= self._listens_until else None
 
     def _remember(self) -> None:
-        stored, last = self._snapshots.floor(), self._last
+        stored = self._snapshots.floor()
         if not stored.epoch:
             return
-        if stored.order > last.order:
-            # Versions grow over epochs too, as far as anybody remembers them.
-            self._last = replace(stored, version=max(stored.version, last.version))
-        elif stored.order < last.order:
+        last, self._last = self._last, self._later(stored)
+        if stored.order < last.order:
             self._snapshots.raise_floor(last)
+
+    def _later(self, stored: Floor) -> Floor:
+        """The store's floor or the one remembered, whichever came later.
+
+        Versions grow over epochs too, as far as anybody remembers them.
+        """
+        last = self._last
+        if stored.order <= last.order:
+            return last
+        return replace(stored, version=max(stored.version, last.version))
 
     def latest_info(self) -> SnapshotInfo | None:
         """The latest snapshot of the job, whoever published it."""
@@ -196,9 +204,7 @@ class Publisher:
             awaited = {} if latest else self._awaited(last)
             return Floor(version, epoch, offsets=awaited), latest
         self._lost_since = None
-        floor = last
-        if stored.order > last.order:
-            floor = replace(stored, version=max(stored.version, last.version))
+        floor = self._later(stored)
         if latest < floor.version and self._is_news(floor):
             log.error(
                 "the store lost snapshots: version %d was published, now %s is the latest; "

@@ -134,10 +134,7 @@ def redis_set_back_kill(trial: Trial) -> None:
     saved = trial.cluster.redis.save()
     time.sleep(LOST_WRITES_SECONDS)
     trial.watcher.nobody_knows = True
-    number = _kill_all(trial.cluster)
-    trial.cluster.redis.set_back(saved)
-    for _ in range(number):
-        trial.cluster.start_worker()
+    _set_back_with_all_dead(trial.cluster, saved)
 
 
 def redis_lost(trial: Trial) -> None:
@@ -149,10 +146,7 @@ def redis_lost(trial: Trial) -> None:
 def redis_lost_kill(trial: Trial) -> None:
     """The store loses everything, and every worker dies: all is counted again."""
     trial.watcher.epoch_may_end = True
-    number = _kill_all(trial.cluster)
-    trial.cluster.redis.set_back(None)
-    for _ in range(number):
-        trial.cluster.start_worker()
+    _set_back_with_all_dead(trial.cluster, None)
 
 
 def redis_away(trial: Trial) -> None:
@@ -276,11 +270,14 @@ def _wait_until_stopped(worker: Worker) -> None:
         time.sleep(0.01)
 
 
-def _kill_all(cluster: Cluster) -> int:
-    number = len(cluster.workers)
-    for worker in list(cluster.workers):
+def _set_back_with_all_dead(cluster: Cluster, saved: bytes | None) -> None:
+    """Kill every worker, set the store back, and start as many again."""
+    killed = list(cluster.workers)
+    for worker in killed:
         cluster.kill(worker)
-    return number
+    cluster.redis.set_back(saved)
+    for _ in killed:
+        cluster.start_worker()
 
 
 KINDS: dict[str, Fault] = {

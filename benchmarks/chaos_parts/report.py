@@ -118,9 +118,7 @@ def publish_gaps(kept: list[Seen], done: list[Done]) -> dict[str, float]:
     """
     first_seen: dict[tuple[int, int, int], float] = {}
     for seen in kept:
-        snapshot = seen.snapshot
-        name = (snapshot.epoch, snapshot.version, snapshot.created_at_ms)
-        first_seen.setdefault(name, seen.at)
+        first_seen.setdefault(seen.name, seen.at)
     outages = [(item.begun, item.recovered) for item in done if item.kind in SERVICE_OUTAGES]
     gaps = [
         (since, until)

@@ -29,6 +29,11 @@ class Seen:
     at: float
     snapshot: Snapshot
 
+    @property
+    def name(self) -> tuple[int, int, int]:
+        """Tells it from every other one: a store that lost writes may repeat a version."""
+        return self.snapshot.epoch, self.snapshot.version, self.snapshot.created_at_ms
+
 
 def taken_back(before: Snapshot, after: Snapshot, *, epoch_may_end: bool) -> str:
     """What `after` takes back of `before`; empty when nothing."""
@@ -110,14 +115,14 @@ class Watcher(threading.Thread):
         snapshot = self._store.load(head[0])
         if snapshot is None:
             return
+        seen = Seen(time.monotonic(), snapshot)
         with self._lock:
-            self._kept.append(Seen(time.monotonic(), snapshot))
+            self._kept.append(seen)
             self._last = head
         # A store that went back shows an old snapshot again, which nobody has published.
-        name = (snapshot.epoch, snapshot.version, snapshot.created_at_ms)
-        if name in self._names:
+        if seen.name in self._names:
             return
-        self._names.add(name)
+        self._names.add(seen.name)
         before, self._newest = self._newest, snapshot
         if before is not None and not self.nobody_knows:
             self._judge("the store: ", before, snapshot)

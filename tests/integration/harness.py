@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import threading
+import urllib.error
+import urllib.request
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +96,21 @@ def latest(config: Config) -> Snapshot:
     snapshot = open_snapshots(config.redis, config.snapshots, config.job).load()
     assert snapshot is not None
     return snapshot
+
+
+def http_get(url: str) -> tuple[int, str]:
+    """Status and body, whatever the status is; raises OSError when nobody listens."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def end_all(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Kill those that a failed test left."""
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait()

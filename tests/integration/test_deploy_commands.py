@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +17,9 @@ from kafka import KafkaAdminClient
 
 from streamfreq.config import RedisConfig
 from streamfreq.snapshots import open_snapshots
+from tests.integration.harness import end_all, http_get
 from tests.services.kafka import KafkaBroker
+from tests.services.redis import free_port
 from tests.unit.deploy import manifests
 
 pytestmark = [pytest.mark.broker, pytest.mark.redis_server]
@@ -41,11 +40,7 @@ class Pod:
         """Status and body that the kubelet would get; 0 while nothing listens yet."""
         path = manifests.container()[probe]["httpGet"]["path"]
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
+            return http_get(f"http://127.0.0.1:{self.port}{path}")
         except OSError as error:
             return 0, str(error)
 
@@ -83,7 +78,7 @@ def start(
 
     def make(topic: str, group: str) -> Pod:
         """A worker of the group on a free port; two pods have an address each, here they don't."""
-        port = _free_port()
+        port = free_port()
         ours = {
             "STREAMFREQ__KAFKA__BOOTSTRAP_SERVERS": kafka_broker.bootstrap,
             "STREAMFREQ__KAFKA__TOPICS": topic,
@@ -111,17 +106,7 @@ def start(
         return pods[-1]
 
     yield make
-    for pod in pods:
-        if pod.process.poll() is None:
-            pod.process.kill()
-        pod.process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    end_all(pod.process for pod in pods)
 
 
 def reported(broker: KafkaBroker, group: str) -> dict[int, int]:

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import pytest
 
 from streamfreq.config import RedisConfig, SnapshotsConfig
 from streamfreq.snapshots import open_snapshots
+from tests.integration.harness import end_all, http_get
 from tests.services.kafka import PASSWORD, USER, KafkaBroker
 
 pytestmark = pytest.mark.redis_server
@@ -57,12 +56,7 @@ class Run:
 
     def get(self, path: str) -> tuple[int, str]:
         port = self.wait_for_log(r"metrics and health on http://127.0.0.1:(\d+)")[1]
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
+        return http_get(f"http://127.0.0.1:{port}{path}")
 
 
 @pytest.fixture
@@ -74,10 +68,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         return runs[-1]
 
     yield make
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-        run.process.wait()
+    end_all(run.process for run in runs)
 
 
 def files_config(tmp_path: Path, redis: RedisConfig, rows: int, rate: float = 0) -> str:

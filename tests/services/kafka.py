@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
-import os
 import re
 import shutil
 import signal
@@ -24,12 +22,13 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from tests.services.with_parent import with_parent
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 POM = REPOSITORY / "tests" / "pom.xml"
 USER, PASSWORD = "reader", "open sesame"
 _HOW = "apt-get install openjdk-17-jre-headless maven"
 _START_TIMEOUT_SECONDS = 60.0
-_PR_SET_PDEATHSIG = 1
 
 
 class BrokerMissingError(Exception):
@@ -107,10 +106,11 @@ class KafkaBroker:
         return str(self._folder / "ca.pem")
 
     def __enter__(self) -> KafkaBroker:
-        if shutil.which("java") is None:
+        java = shutil.which("java")
+        if java is None:
             raise BrokerMissingError(f"no Java to start Apache Kafka with: {_HOW}")
         begun = time.monotonic()
-        self._java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self._java = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         self._java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         self._java += ["-cp", f"{broker_jars()}/*"]
         self._folder = Path(tempfile.mkdtemp(prefix="streamfreq-kafka-"))
@@ -146,12 +146,11 @@ class KafkaBroker:
         """Start the process on the ports and data it has; return when it serves."""
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(
-                [*self._java, "kafka.Kafka", str(self._folder / "server.properties")],
+                with_parent([*self._java, "kafka.Kafka", self._folder / "server.properties"]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the owner, who then stops the broker
-                preexec_fn=_die_with_parent,
             )
         deadline = time.monotonic() + _START_TIMEOUT_SECONDS
         while not self._serves():
@@ -386,14 +385,6 @@ def _free_ports(count: int) -> list[int]:
     for open_socket in sockets:
         open_socket.close()
     return ports
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died in between
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def serve_kafka() -> None:

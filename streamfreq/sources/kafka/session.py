@@ -14,7 +14,7 @@ from kafka import KafkaConsumer
 from kafka.net.compat import KafkaNetClient
 
 from streamfreq.config import KafkaConfig
-from streamfreq.errors import DataRefused
+from streamfreq.errors import DataRefused, count_anew
 from streamfreq.records import TopicPartition
 from streamfreq.sources.kafka.failures import translate
 from streamfreq.sources.kafka.relay import Relay, Serve
@@ -92,8 +92,7 @@ class ClientSession:
         if (topic := self.topic_ids.remade(topics)) is not None:
             raise DataRefused(
                 f"topic {topic} was deleted and made again while it was read, so its offsets mean "
-                "other records now; count it under another name (job = ...), or forget the old "
-                f"one: streamfreq checkpoint delete -c FILE --topic {topic}"
+                f"other records now; {count_anew(topic)}"
             )
 
     def close(self, timeout_ms: int) -> None:

@@ -16,7 +16,13 @@ from kafka.structs import OffsetAndMetadata
 
 from streamfreq.clock import Clock
 from streamfreq.config import KafkaConfig
-from streamfreq.errors import ConfigError, DataRefused, OffsetExpired, ServiceUnavailable
+from streamfreq.errors import (
+    ConfigError,
+    DataRefused,
+    OffsetExpired,
+    ServiceUnavailable,
+    count_anew,
+)
 from streamfreq.records import RecordBatch, TopicPartition
 from streamfreq.sources.base import AssignmentListener, StartAt
 from streamfreq.sources.kafka.client_log import forget_failure, tame_client_log
@@ -252,9 +258,8 @@ class KafkaSource:
         if offset > end:
             raise DataRefused(
                 f"{partition}: the next offset {offset} is beyond the end of the log ({end}): the "
-                "topic was deleted and made again, or has lost records; count it under another "
-                "name (job = ...), or forget the old one: "
-                f"streamfreq checkpoint delete -c FILE --topic {partition.topic}"
+                "topic was deleted and made again, or has lost records; "
+                f"{count_anew(partition.topic)}"
             )
         policy = self._config.expired_offset
         if policy == "fail":
