@@ -15,13 +15,13 @@ from streamfreq.config.sections import Config, Section
 Path = tuple[str | int, ...]
 
 
-def annotation_at(path: Path) -> Any:
+def annotation_at(path: Path, root: type[Section] = Config) -> Any:
     """The type of what stands at `path` from the root; None where anything may stand.
 
     >>> annotation_at(("kafka", "max_poll_records"))
     <class 'int'>
     """
-    annotation: Any = Config
+    annotation: Any = root
     for name in path:
         annotation = _below(annotation, name)
     return annotation
@@ -37,9 +37,9 @@ def is_section(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
-def is_secret(path: Path) -> bool:
+def is_secret(path: Path, root: type[Section] = Config) -> bool:
     """Whether the value at `path`, or one above it, is secret."""
-    return any(annotation_at(path[:length]) is SecretStr for length in range(len(path) + 1))
+    return any(annotation_at(path[:length], root) is SecretStr for length in range(len(path) + 1))
 
 
 def is_duration(field: Any) -> bool:

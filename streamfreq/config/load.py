@@ -12,7 +12,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import SecretStr, ValidationError, model_validator
 
@@ -20,13 +20,16 @@ from streamfreq.config.fields import Path as FieldPath
 from streamfreq.config.fields import annotation_at, dotted
 from streamfreq.config.ineffective import ineffective
 from streamfreq.config.problems import problem_lines
-from streamfreq.config.sections import Config
+from streamfreq.config.sections import Config, Section
 from streamfreq.config.show import show_config
 from streamfreq.errors import ConfigError
 
-__all__ = ["ENV_PREFIX", "ineffective", "load_config", "show_config"]
+__all__ = ["ENV_PREFIX", "ineffective", "load_config", "load_sections", "show_config"]
 
 ENV_PREFIX = "STREAMFREQ__"
+
+
+T = TypeVar("T", bound=Section)
 
 
 def load_config(
@@ -45,9 +48,27 @@ def load_config(
 
     Raises ConfigError whose message has one line for each mistake.
     """
-    layers = _Layers(_read_file(path), "the defaults" if path is None else str(path))
-    for name, value in _variables(os.environ if env is None else env):
-        layers.set(name[len(ENV_PREFIX) :].split("__"), value, name, any_case=True)
+    model: type[Config] = Config if needs_source else _ConfigWithoutSource
+    return load_sections(model, path, overrides=overrides, env=env)
+
+
+def load_sections(
+    root: type[T],
+    path: Path | None,
+    *,
+    overrides: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    prefix: str = ENV_PREFIX,
+    program: str = "streamfreq",
+) -> T:
+    """`load_config` for any tree of sections.
+
+    prefix begins the names of its variables; `program init FILE` writes an example of it.
+    """
+    base = "the defaults" if path is None else str(path)
+    layers = _Layers(_read_file(path, program), base, root)
+    for name, value in _variables(os.environ if env is None else env, prefix):
+        layers.set(name[len(prefix) :].split("__"), value, name, any_case=True)
     for number, override in enumerate(overrides, start=1):
         key, equals, value = override.partition("=")
         if not (key.strip() and equals):
@@ -56,11 +77,10 @@ def load_config(
             )
             continue
         layers.set(key.strip().split("."), value, f"--set {key.strip()}")
-    model: type[Config] = Config if needs_source else _ConfigWithoutSource
     try:
-        config = model.model_validate(layers.data)
+        config = root.model_validate(layers.data)
     except ValidationError as error:
-        layers.problems.extend(problem_lines(error, layers.origin))
+        layers.problems.extend(problem_lines(error, layers.origin, root))
     else:
         layers.problems.extend(_not_numbers(layers.data))
     if layers.problems:
@@ -82,6 +102,7 @@ class _Layers:
 
     data: dict[str, Any]
     base: str
+    root: type[Section]
     origins: dict[FieldPath, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -94,10 +115,10 @@ class _Layers:
                 where = dotted(tuple(path))
                 self.problems.append(f"{where} is no table: give it whole (from {origin})")
                 return
-            known = _same_name(name, table, tuple(path)) if any_case else name
+            known = _same_name(name, table, tuple(path), self.root) if any_case else name
             path.append(known)
             if depth == len(names) - 1:
-                table[known] = _parse(text, tuple(path))
+                table[known] = _parse(text, tuple(path), self.root)
                 self.origins[tuple(path)] = origin
             else:
                 table = table.setdefault(known, {})
@@ -111,14 +132,14 @@ class _Layers:
         return below[-1] if below else self.base
 
 
-def _read_file(path: Path | None) -> dict[str, Any]:
+def _read_file(path: Path | None, program: str) -> dict[str, Any]:
     if path is None:
         return {}
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(
-            f"{path}: no such file; `streamfreq init {path}` writes an example"
+            f"{path}: no such file; `{program} init {path}` writes an example"
         ) from None
     except OSError as error:
         raise ConfigError(f"{path}: can't be read ({error.strerror})") from None
@@ -130,23 +151,25 @@ def _read_file(path: Path | None) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: nested too deeply") from None
 
 
-def _variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _variables(env: Mapping[str, str], prefix: str) -> Iterator[tuple[str, str]]:
     """Our variables, those of whole sections before those of single fields."""
-    ours = [name for name in env if name.upper().startswith(ENV_PREFIX)]
+    ours = [name for name in env if name.upper().startswith(prefix)]
     for name in sorted(ours, key=lambda name: (name.count("__"), name)):
         yield name, env[name]
 
 
-def _same_name(name: str, table: Mapping[str, Any], path: FieldPath) -> str:
+def _same_name(
+    name: str, table: Mapping[str, Any], path: FieldPath, root: type[Section]
+) -> str:
     """The name as the file or the section spells it; else in lower case."""
     folded = name.lower()
-    fields = getattr(annotation_at(path), "model_fields", {})
+    fields = getattr(annotation_at(path, root), "model_fields", {})
     return next((key for key in (*table, *fields) if key.lower() == folded), folded)
 
 
-def _parse(text: str, path: FieldPath) -> Any:
+def _parse(text: str, path: FieldPath, root: type[Section]) -> Any:
     """The value of `text` for the field at `path`."""
-    annotation = annotation_at(path)
+    annotation = annotation_at(path, root)
     if annotation is SecretStr:
         return text
     text = text.strip()

@@ -23,6 +23,7 @@ from streamfreq.config.fields import (
     is_section,
 )
 from streamfreq.config.secrets import redact_url
+from streamfreq.config.sections import Config, Section
 from streamfreq.config.toml import toml_value
 
 _LONGEST_VALUE = 60
@@ -48,27 +49,29 @@ _KINDS = {
 }
 
 
-def problem_lines(error: ValidationError, origin: Callable[[Path], str]) -> list[str]:
+def problem_lines(
+    error: ValidationError, origin: Callable[[Path], str], root: type[Section] = Config
+) -> list[str]:
     """One line for each mistake; `origin` says where the value at a path came from."""
-    return [_line(details, origin) for details in error.errors(include_url=False)]
+    return [_line(details, origin, root) for details in error.errors(include_url=False)]
 
 
-def suggest(path: Path) -> str:
+def suggest(path: Path, root: type[Section] = Config) -> str:
     """The known name nearest to an unknown one, dotted; empty when none is near."""
     *above, name = path
-    near = difflib.get_close_matches(str(name), children(annotation_at(tuple(above))), n=1)
+    near = difflib.get_close_matches(str(name), children(annotation_at(tuple(above), root)), n=1)
     if near:
         return dotted((*above, near[0]))
-    known = {str(candidate[-1]): dotted(candidate) for candidate in field_paths()}
+    known = {str(candidate[-1]): dotted(candidate) for candidate in field_paths(root)}
     elsewhere = difflib.get_close_matches(str(name), known, n=1, cutoff=0.8)
     return known[elsewhere[0]] if elsewhere else ""
 
 
-def shown(path: Path, value: object) -> str:
+def shown(path: Path, value: object, root: type[Section] = Config) -> str:
     """The value for people, shortened; empty where showing it could tell a secret."""
-    annotation = annotation_at(path)
+    annotation = annotation_at(path, root)
     scalar = isinstance(value, str | int | float)
-    if is_secret(path) or is_section(annotation) or typing.get_origin(annotation) is dict:
+    if is_secret(path, root) or is_section(annotation) or typing.get_origin(annotation) is dict:
         return ""
     if not scalar and not (isinstance(value, list) and path[:1] != ("redis",)):
         return ""
@@ -79,50 +82,50 @@ def shown(path: Path, value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
 
 
-def _line(details: ErrorDetails, origin: Callable[[Path], str]) -> str:
+def _line(details: ErrorDetails, origin: Callable[[Path], str], root: type[Section]) -> str:
     path: Path = details["loc"]
     if path[-1:] == (_KEY_OF_TABLE,):
         path = path[:-1]
-        return f"{dotted(path)}: the name {_allowed(details, path)} (from {origin(path)})"
+        return f"{dotted(path)}: the name {_allowed(details, path, root)} (from {origin(path)})"
     source = origin(path)
     if details["type"] == "extra_forbidden":
-        near = suggest(path)
-        hint = f"; did you mean {near}?" if near else _siblings(path)
+        near = suggest(path, root)
+        hint = f"; did you mean {near}?" if near else _siblings(path, root)
         return f"{dotted(path)}: no such field{hint} (from {source})"
     if details["type"] == "missing":
         return f"{dotted(path)} is required (from {source})"
-    value = shown(path, details["input"]) if path else ""
+    value = shown(path, details["input"], root) if path else ""
     subject = f"{dotted(path)} = {value}: " if value else f"{dotted(path)}: " if path else ""
-    line = f"{subject}{_allowed(details, path)}"
+    line = f"{subject}{_allowed(details, path, root)}"
     return f"{line} (from {source})" if path else line
 
 
-def _allowed(details: ErrorDetails, path: Path) -> str:
+def _allowed(details: ErrorDetails, path: Path, root: type[Section]) -> str:
     kind = details["type"]
     context: Mapping[str, Any] = details.get("ctx", {})
     if kind == "value_error":
         reason = str(context["error"])
         return reason if isinstance(details["input"], dict) else f"must be {reason}"
     if kind == "literal_error":
-        return f"must be {context['expected'].replace(chr(39), '')}{_near_choice(details)}"
+        return f"must be {context['expected'].replace(chr(39), '')}{_near_choice(details, root)}"
     if kind == "string_pattern_mismatch":
         return "must be letters, digits, '.', '_' or '-', and begin with a letter or a digit"
     if kind in _ALLOWED:
         return _ALLOWED[kind].format(**{key: _plain(value) for key, value in context.items()})
-    fallback = "is not allowed" if is_secret(path) else details["msg"]
+    fallback = "is not allowed" if is_secret(path, root) else details["msg"]
     return _KINDS.get(kind.partition("_")[0], fallback)
 
 
-def _near_choice(details: ErrorDetails) -> str:
-    choices = typing.get_args(annotation_at(details["loc"]))
+def _near_choice(details: ErrorDetails, root: type[Section]) -> str:
+    choices = typing.get_args(annotation_at(details["loc"], root))
     near = difflib.get_close_matches(
         str(details["input"]).lower(), [str(choice).lower() for choice in choices], n=1
     )
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _siblings(path: Path) -> str:
-    names = children(annotation_at(path[:-1]))
+def _siblings(path: Path, root: type[Section]) -> str:
+    names = children(annotation_at(path[:-1], root))
     return f"; there are {', '.join(names)}" if names else ""
 
 

@@ -5,7 +5,6 @@ Shape legend: R records, N tokens.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,8 +14,7 @@ import numpy as np
 from streamfreq.records import BoolArray, Int64Array, RecordBatch, TokenBatch
 from streamfreq.text import BadValue, PreparedBatch, TextPipeline
 from streamfreq.tokenization.base import Tokenizer
-
-log = logging.getLogger("streamfreq.daemon")
+from streamfreq.tokenization.isolation import encode_isolating
 
 POISON = "poison"
 """Kind of a record on which the tokenizer itself fails."""
@@ -59,7 +57,7 @@ class Tokenization:
         """Tokenize batches of several partitions with one call of the engine."""
         prepared = [self._text.prepare(batch) for batch in batches]
         texts = [text for item in prepared for text in item.texts]
-        tokens, usable_R = self._encode(texts)
+        tokens, usable_R = encode_isolating(self._tokenizer, texts)
         results = []
         first = 0
         for batch, item in zip(batches, prepared, strict=True):
@@ -87,22 +85,3 @@ class Tokenization:
         return TokenizedBatch(
             batch, tokens.select(keep_R), item.event_times_ms_R[keep_R], bad, dict(tallies)
         )
-
-    def _encode(self, texts: list[str]) -> tuple[TokenBatch, BoolArray]:
-        """Tokens of all texts, and which of them the engine could encode.
-
-        When the batch fails it is halved until the poison texts stand alone, so that one record
-        costs O(log R) more calls and loses no other.
-        """
-        try:
-            return self._tokenizer.encode_batch(texts), np.ones(len(texts), np.bool_)
-        except Exception as error:
-            if len(texts) == 1:
-                log.warning(
-                    "the tokenizer fails on a record of %d characters: %s", len(texts[0]), error
-                )
-                return TokenBatch.empty(1), np.zeros(1, np.bool_)
-        middle = len(texts) // 2
-        left, left_usable = self._encode(texts[:middle])
-        right, right_usable = self._encode(texts[middle:])
-        return TokenBatch.concatenate([left, right]), np.concatenate([left_usable, right_usable])

@@ -5,8 +5,10 @@ Importing this is cheap; each adapter's library is loaded when it is opened.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from streamfreq.clock import Clock
-from streamfreq.config import Config, ValueConfig
+from streamfreq.config import FilesConfig, KafkaConfig, SourceConfig, ValueConfig
 from streamfreq.errors import ConfigError
 from streamfreq.sources.base import AssignmentListener, DeadLetter, DeadLetters, Source, StartAt
 
@@ -15,6 +17,7 @@ __all__ = [
     "DeadLetter",
     "DeadLetters",
     "Source",
+    "SourceSettings",
     "StartAt",
     "open_dead_letters",
     "open_source",
@@ -22,7 +25,22 @@ __all__ = [
 ]
 
 
-def open_source(config: Config, clock: Clock) -> Source:
+class SourceSettings(Protocol):
+    """The sections of a configuration that say where records come from."""
+
+    @property
+    def source(self) -> SourceConfig: ...  # noqa: D102
+    @property
+    def kafka(self) -> KafkaConfig: ...  # noqa: D102
+    @property
+    def files(self) -> FilesConfig: ...  # noqa: D102
+    @property
+    def value(self) -> ValueConfig: ...  # noqa: D102
+    @property
+    def group_id(self) -> str: ...  # noqa: D102
+
+
+def open_source(config: SourceSettings, clock: Clock) -> Source:
     """The source that `source.kind` names, ready for its `open`; raises ConfigError."""
     if config.source.kind == "files":
         from streamfreq.sources.files import FilesSource
@@ -34,7 +52,7 @@ def open_source(config: Config, clock: Clock) -> Source:
     return KafkaSource(config.kafka, config.group_id, clock)
 
 
-def open_dead_letters(config: Config) -> DeadLetters | None:
+def open_dead_letters(config: SourceSettings) -> DeadLetters | None:
     """The place for dead letters: the topic when one is named (source Kafka), else the file.
 
     None when the configuration names neither; ConfigError for a topic without a broker.
