@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from streamfreq.cli.options import ConfigArguments, config_options, json_option
+from streamfreq.commands import ConfigArguments, config_options, json_option
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "fail"}
 
@@ -23,8 +23,8 @@ def check(ctx: click.Context, arguments: ConfigArguments, as_json: bool) -> None
     3 a service could not be reached, 4 data refused.
     """
     from streamfreq.cli.checks import run_checks, worst_exit_code
-    from streamfreq.cli.failures import blotted
     from streamfreq.cli.output import print_json
+    from streamfreq.commands import blotted
 
     results = []
     with _libraries_silent():

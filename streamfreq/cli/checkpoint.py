@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from streamfreq.cli.options import json_option
 from streamfreq.cli.snapshot import stored_options
 from streamfreq.cli.stored import Stored
+from streamfreq.commands import json_option
 
 
 @click.group()

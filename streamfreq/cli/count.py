@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from streamfreq.cli.options import ConfigArguments, config_options, json_option
 from streamfreq.clock import SystemClock
+from streamfreq.commands import ConfigArguments, config_options, json_option
 
 _NO_CLEANING = {
     "text.normalize": "none",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from streamfreq.cli.options import json_option
 from streamfreq.cli.output import print_json
+from streamfreq.commands import json_option
 from streamfreq.errors import UsageError
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streamfreq.cli.options import ConfigArguments, config_options
+from streamfreq.commands import ConfigArguments, config_options
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -36,9 +36,9 @@ def run(arguments: ConfigArguments, until_caught_up: bool) -> None:
 
     from streamfreq.config.ineffective import ineffective
     from streamfreq.config.secrets import secret_texts
-    from streamfreq.telemetry import add_secret, configure_logging
+    from streamfreq.logs import add_secret, configure_logging
 
-    configure_logging(config.telemetry)
+    configure_logging(config.telemetry.log_format, config.telemetry.log_level)
     for text in secret_texts(config):
         add_secret(text)
     log = logging.getLogger("streamfreq")

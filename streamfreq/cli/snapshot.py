@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from streamfreq.cli.options import ConfigArguments, config_options, json_option
 from streamfreq.cli.stored import LATEST, Stored
+from streamfreq.commands import ConfigArguments, config_options, json_option
 
 top_option = click.option(
     "-n", "--top", type=click.IntRange(min=1), default=20, show_default=True, help="So many tokens."

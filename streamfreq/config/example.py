@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from streamfreq.config.fields import children, is_section
 from streamfreq.config.sections import Config, FactorConfig, Section
@@ -29,28 +29,42 @@ def example_config() -> str:
     config = Config.model_validate(
         {"job": _SET["job"], "kafka": {"topics": _SET["kafka.topics"]}},
     )
-    lines = [_HEAD, "", *_field_lines(config, "job", "job")]
+    lines = [_HEAD, "", *_field_lines(config, "job", "job", _SET)]
     for name in Config.model_fields:
         value = getattr(config, name)
         if name == "weights":
-            lines += _section_lines(value["default"], "weights.default")
+            lines += section_lines(value["default"], "weights.default", _SET)
             lines += _factor_lines()
         elif isinstance(value, Section):
-            lines += _section_lines(value, name)
+            lines += section_lines(value, name, _SET)
     return "\n".join(lines) + "\n"
 
 
-def _section_lines(section: Section, path: str) -> Iterator[str]:
+def example_of(config: Section, head: str, given: Collection[str]) -> str:
+    """TOML text with every field of any tree of sections; those in `given` (dotted) are set."""
+    lines = [head]
+    for name in type(config).model_fields:
+        if not isinstance(getattr(config, name), Section):
+            lines += ["", *_field_lines(config, name, name, given)]
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, Section):
+            lines += section_lines(value, name, given)
+    return "\n".join(lines) + "\n"
+
+
+def section_lines(section: Section, path: str, given: Collection[str]) -> Iterator[str]:
+    """The section with every field, its docstring, and its value, behind a # unless given."""
     yield ""
     yield ""
     yield f"[{path}]"
     yield from _comment(type(section).__doc__ or "")
     for name in children(type(section)):
         yield ""
-        yield from _field_lines(section, name, f"{path}.{name}")
+        yield from _field_lines(section, name, f"{path}.{name}", given)
 
 
-def _field_lines(section: Section, name: str, path: str) -> Iterator[str]:
+def _field_lines(section: Section, name: str, path: str, given: Collection[str]) -> Iterator[str]:
     field = type(section).model_fields[name]
     yield from _comment(field.description or "")
     if is_section(field.annotation):
@@ -58,7 +72,7 @@ def _field_lines(section: Section, name: str, path: str) -> Iterator[str]:
     value = plain_value(section, name)
     if value is None:
         value = _SAMPLES[path]
-    mark = "" if path in _SET else "#"
+    mark = "" if path in given else "#"
     for line in toml_assignment(name, value):
         yield mark + line
 

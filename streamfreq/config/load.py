@@ -158,9 +158,7 @@ def _variables(env: Mapping[str, str], prefix: str) -> Iterator[tuple[str, str]]
         yield name, env[name]
 
 
-def _same_name(
-    name: str, table: Mapping[str, Any], path: FieldPath, root: type[Section]
-) -> str:
+def _same_name(name: str, table: Mapping[str, Any], path: FieldPath, root: type[Section]) -> str:
     """The name as the file or the section spells it; else in lower case."""
     folded = name.lower()
     fields = getattr(annotation_at(path, root), "model_fields", {})

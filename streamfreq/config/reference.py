@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from streamfreq.config.fields import is_duration
+from streamfreq.config.fields import is_duration, is_section
 from streamfreq.config.sections import (
     Config,
     DecayConfig,
@@ -52,14 +52,26 @@ def configuration_markdown() -> str:
     """The reference of every section and field."""
     config = Config.model_validate({"kafka": {"topics": ["my-topic"]}})
     lines = [_HEAD, "## The top of the file", "", *_table([_row(config, "job", "job")])]
-    for name, field in Config.model_fields.items():
-        annotation = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, Section):
-            lines += _section(annotation, name)
+    lines += sections_markdown(Config)
     lines += _section(WeightsConfig, "weights.NAME")
     lines += _section(FactorConfig, "weights.NAME.product[]")
     lines += _section(DecayConfig, "counting.decay")
     return "\n".join(lines) + "\n"
+
+
+def sections_markdown(root: type[Section], but: Collection[str] = ()) -> Iterator[str]:
+    """A table for each section of the tree `root`, less those named in `but`."""
+    for name, field in root.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, Section) and name not in but:
+            yield from _section(annotation, name)
+
+
+def top_markdown(config: Section) -> list[str]:
+    """A table of the fields that stand outside of any section."""
+    fields = type(config).model_fields.items()
+    names = [name for name, field in fields if not is_section(field.annotation)]
+    return _table([_row(config, name, name) for name in names])
 
 
 def _section(section: type[Section], path: str) -> Iterator[str]:

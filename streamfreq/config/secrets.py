@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from pydantic import SecretStr
 
-from streamfreq.config.sections import Config, Section
+from streamfreq.config.sections import KafkaConfig, RedisConfig, Section
 
 HIDDEN = "********"
 
@@ -59,16 +59,17 @@ def redact_options(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def secret_texts(config: Config) -> list[str]:
+def secret_texts(config: Section) -> list[str]:
     """Every secret that the configuration holds, to be blotted out of logs and messages."""
     sections = [value for _, value in config if isinstance(value, Section)]
     fields = [value for section in sections for _, value in section]
     texts = [value.get_secret_value() for value in fields if isinstance(value, SecretStr)]
-    user_and_password, at, _ = config.redis.url.partition("://")[2].rpartition("@")
+    redis, kafka = getattr(config, "redis", RedisConfig()), getattr(config, "kafka", KafkaConfig())
+    user_and_password, at, _ = redis.url.partition("://")[2].rpartition("@")
     if at:
         password = user_and_password.partition(":")[2] or user_and_password
         texts += [password, unquote(password)]
-    texts += _secret_options(config.kafka.options)
+    texts += _secret_options(kafka.options)
     return [text for text in dict.fromkeys(texts) if text]
 
 

@@ -9,11 +9,11 @@ from pydantic import SecretStr
 from streamfreq.config.durations import format_duration, parse_duration
 from streamfreq.config.fields import is_duration
 from streamfreq.config.secrets import HIDDEN, redact_options, redact_url
-from streamfreq.config.sections import Config, KafkaConfig, RedisConfig, Section
+from streamfreq.config.sections import KafkaConfig, RedisConfig, Section
 from streamfreq.config.toml import toml_assignment, toml_key
 
 
-def show_config(config: Config) -> str:
+def show_config(config: Section) -> str:
     """`config` as TOML: secrets as ********, durations as people write them.
 
     Without secrets the text loads as an equal configuration.

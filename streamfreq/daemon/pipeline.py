@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from streamfreq.records import BoolArray, Int64Array, RecordBatch, TokenBatch
 from streamfreq.text import BadValue, PreparedBatch, TextPipeline
 from streamfreq.tokenization.base import Tokenizer

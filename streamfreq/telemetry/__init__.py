@@ -1,8 +1,7 @@
-"""What the daemon tells about itself: metrics, health, logs. The only user of prometheus_client."""
+"""What the daemon tells about itself: metrics and health. The only user of prometheus_client."""
 
 from streamfreq.telemetry.health import Health, HealthReport
 from streamfreq.telemetry.http import TelemetryServer
-from streamfreq.telemetry.logs import add_secret, configure_logging, forget_secrets, redact
 from streamfreq.telemetry.metrics import Metrics, resident_memory_bytes
 
 __all__ = [
@@ -10,9 +9,5 @@ __all__ = [
     "HealthReport",
     "Metrics",
     "TelemetryServer",
-    "add_secret",
-    "configure_logging",
-    "forget_secrets",
-    "redact",
     "resident_memory_bytes",
 ]

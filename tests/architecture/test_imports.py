@@ -13,14 +13,16 @@ from tests.architecture.source_files import ROOT, Source, imports, parse_text, s
 
 HOMES: dict[str, tuple[str, ...]] = {
     "accelerate": ("trainer",),
-    "apscheduler": ("streamfreq.scheduling",),
+    "apscheduler": ("streamfreq.scheduling", "trainer.token_weights"),
     "gigatoken": ("streamfreq.tokenization",),
     "jieba": ("streamfreq.tokenization",),
     "kafka": ("streamfreq.sources.kafka",),
+    "matplotlib": ("trainer.monitors",),
     "phonenumbers": ("streamfreq.text",),
-    "prometheus_client": ("streamfreq.telemetry",),
+    "peft": ("trainer.freezing", "trainer.export"),
+    "prometheus_client": ("streamfreq.telemetry", "trainer.monitors"),
     "pyarrow": ("streamfreq.sources",),
-    "pydantic": ("streamfreq.config",),
+    "pydantic": ("streamfreq.config", "trainer.config"),
     "redis": (
         "streamfreq.redis_client",
         "streamfreq.checkpoints.redis",

@@ -29,7 +29,7 @@ WALL_CLOCK = frozenset(
 ENVIRONMENT = frozenset({"os.environ", "os.environb", "os.getenv", "os.getenvb"})
 ENVIRONMENT_READERS = {
     "streamfreq/config/load.py": "the configuration",
-    "streamfreq/cli/__init__.py": "STREAMFREQ_DEBUG, before there is a configuration",
+    "streamfreq/commands/group.py": "STREAMFREQ_DEBUG, before there is a configuration",
     "streamfreq/faults.py": "the trial that starts the process",
     "streamfreq/tokenization/loading.py": "sets the thread counts that the engines read",
 }
@@ -99,7 +99,7 @@ def environment(source: Source) -> list[str]:
 
 def prints(source: Source) -> list[str]:
     """Output for people outside the commands and outside what `python -m` runs."""
-    if source.path.startswith("streamfreq/cli/") or source.path == "trainer/cli.py":
+    if source.path.startswith(("streamfreq/cli/", "streamfreq/commands/", "trainer/cli/")):
         return []
     names = {"print", "sys.stdout.write", "sys.stderr.write", "click.echo"}
     scripts = {

@@ -15,7 +15,7 @@ import pytest
 import streamfreq.cli
 from streamfreq import errors
 from streamfreq.cli import COMMANDS, cli
-from streamfreq.cli.failures import blotted, forget_secrets, keep_secret
+from streamfreq.commands import blotted, forget_secrets, keep_secret
 from tests.unit.cli.samples import STREAMFREQ, invoke
 
 HEAVY = (

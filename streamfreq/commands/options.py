@@ -6,12 +6,17 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from streamfreq.commands.secrets import keep_secret
+
 if TYPE_CHECKING:
     from streamfreq.config import Config
+    from streamfreq.config.sections import Section
+
+T = TypeVar("T", bound="Section")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +35,32 @@ class ConfigArguments:
         `more` holds values of the command's own options by dotted name (None: not given); they
         win over the file and the environment, --set wins over them. Raises ConfigError.
         """
-        from streamfreq.cli.failures import keep_secret
-        from streamfreq.config.load import load_config, show_config
-        from streamfreq.config.secrets import secret_texts
+        from streamfreq.config.load import load_config
 
         own = [f"{name}={value}" for name, value in (more or {}).items() if value is not None]
         config = load_config(self.file, overrides=[*own, *self.settings], needs_source=needs_source)
+        self._settle(config)
+        return config
+
+    def load_as(self, root: type[T], *, prefix: str, program: str) -> T:
+        """`load` for another program's tree of sections; see `load_sections`."""
+        from streamfreq.config.load import load_sections
+
+        config = load_sections(
+            root, self.file, overrides=self.settings, prefix=prefix, program=program
+        )
+        self._settle(config)
+        return config
+
+    def _settle(self, config: Section) -> None:
+        """Keep its secrets; with --show-config print it and end."""
+        from streamfreq.config.secrets import secret_texts
+        from streamfreq.config.show import show_config
+
         keep_secret(secret_texts(config))
         if self.show:
             click.echo(show_config(config), nl=False)
             click.get_current_context().exit()
-        return config
 
 
 _OPTIONS = (

@@ -16,7 +16,6 @@ from contextlib import suppress
 from typing import Any, TextIO
 from urllib.parse import quote
 
-from streamfreq.config import TelemetryConfig
 from streamfreq.config.secrets import HIDDEN
 
 QUIET_LOGGERS = ("apscheduler", "kafka", "urllib3")
@@ -176,15 +175,15 @@ class _Stderr(logging.StreamHandler[TextIO]):
             self.stream.write(f"log line lost ({kind}): {record.pathname}:{record.lineno}\n")
 
 
-def configure_logging(config: TelemetryConfig) -> None:
-    """Send the log to stderr in the configured format and level. Calling it again replaces it."""
+def configure_logging(log_format: str, level: str) -> None:
+    """Send the log to stderr: format text or json, from `level` on. Again: it is replaced."""
     handler = _Stderr()
-    handler.setFormatter(JsonFormatter() if config.log_format == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     root = logging.getLogger()
     for old in [item for item in root.handlers if isinstance(item, _Stderr)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(config.log_level)
+    root.setLevel(level)
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(True)

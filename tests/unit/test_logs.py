@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamfreq.config import TelemetryConfig
 from streamfreq.config.secrets import HIDDEN
-from streamfreq.telemetry import add_secret, configure_logging, forget_secrets, redact
+from streamfreq.logs import add_secret, configure_logging, forget_secrets, redact
 
 SECRETS = ["hunter2", "p@ss/w#rd%", 'quote"d \\ slash', "ends with space ", "密码🔑", "a.b*c(d"]
 
@@ -40,7 +39,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_text_is_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(TelemetryConfig())
+    configure_logging("text", "INFO")
     log.info("committed %d", 3, extra={"topic": "titles", "note": "two words", "empty": ""})
     (line,) = lines(capsys)
     stamp, rest = line.split(" ", 1)
@@ -49,14 +48,14 @@ def test_text_is_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_text_from_outside_cannot_forge_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(TelemetryConfig())
+    configure_logging("text", "INFO")
     log.warning("bad value: %s", "x\n2026-01-01 ERROR forged", extra={"value": "a\nb"})
     (line,) = lines(capsys)
     assert "x\\n2026-01-01 ERROR forged" in line
 
 
 def test_json_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(TelemetryConfig(log_format="json"))
+    configure_logging("json", "INFO")
     log.info("committed %d", 3, extra={"version": 7, "topic": "titles", "level": "odd"})
     try:
         raise ValueError("first\nsecond")
@@ -79,7 +78,7 @@ def test_json_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_json_takes_any_extra(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(TelemetryConfig(log_format="json"))
+    configure_logging("json", "INFO")
     circle: list[object] = []
     circle.append(circle)
     log.info("odd", extra={"value": {1, 2}, "error": OSError("gone"), "text": "\ud800"})
@@ -96,7 +95,7 @@ def test_json_takes_any_extra(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_secret_in_any_part_of_a_line(
     capsys: pytest.CaptureFixture[str], log_format: str, secret: str
 ) -> None:
-    configure_logging(TelemetryConfig.model_validate({"log_format": log_format}))
+    configure_logging(log_format, "INFO")
     add_secret(secret)
     add_secret("")
     log.info("password is %s", secret)
@@ -115,7 +114,7 @@ def test_no_secret_in_any_part_of_a_line(
 
 
 def test_a_secret_inside_a_url_is_found(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(TelemetryConfig())
+    configure_logging("text", "INFO")
     add_secret("p@ss/w#rd")
     log.info("connect to redis://me:p%40ss%2Fw%23rd@localhost:6379/0")
     (line,) = lines(capsys)
@@ -133,7 +132,7 @@ def test_a_secret_that_contains_another_disappears_whole() -> None:
 def test_a_broken_log_call_is_named_without_its_arguments(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure_logging(TelemetryConfig())
+    configure_logging("text", "INFO")
     monkeypatch.setattr(logging.getLogger(), "handlers", logging.getLogger().handlers[-1:])
     log.info("%d", "hunter2")
     (line,) = lines(capsys)
@@ -143,13 +142,13 @@ def test_a_broken_log_call_is_named_without_its_arguments(
 
 
 def test_level_and_quiet_libraries(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(TelemetryConfig(log_level="DEBUG"))
+    configure_logging("text", "DEBUG")
     log.debug("detail")
     for name in ("kafka.consumer.group", "apscheduler.executors.default", "urllib3.pool"):
         logging.getLogger(name).info("chatter")
         logging.getLogger(name).warning("trouble")
     assert [line.rpartition(": ")[2] for line in lines(capsys)] == ["detail", *["trouble"] * 3]
-    configure_logging(TelemetryConfig(log_level="ERROR"))
+    configure_logging("text", "ERROR")
     log.warning("no")
     logging.getLogger("kafka.client").warning("no")
     log.error("yes")
@@ -157,8 +156,8 @@ def test_level_and_quiet_libraries(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_configuring_again_replaces(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(TelemetryConfig())
-    configure_logging(TelemetryConfig(log_format="json"))
+    configure_logging("text", "INFO")
+    configure_logging("json", "INFO")
     log.info("once")
     (line,) = lines(capsys)
     assert json.loads(line)["message"] == "once"
@@ -169,7 +168,7 @@ def test_lines_go_to_the_stderr_of_the_moment(
 ) -> None:
     import io
 
-    configure_logging(TelemetryConfig())
+    configure_logging("text", "INFO")
     other = io.StringIO()
     monkeypatch.setattr(sys, "stderr", other)
     log.info("here")
@@ -180,7 +179,7 @@ def test_lines_go_to_the_stderr_of_the_moment(
 
 
 def test_warnings_become_log_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(TelemetryConfig(log_format="json"))
+    configure_logging("json", "INFO")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.captureWarnings(False)

@@ -1,0 +1,29 @@
+"""How the trainer's commands get their configuration and their log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamfreq.commands import ConfigArguments
+
+if TYPE_CHECKING:
+    from trainer.config import TrainerConfig
+
+ENV_PREFIX = "STREAMFREQ_TRAINER__"
+
+
+def load(arguments: ConfigArguments) -> TrainerConfig:
+    """The configuration of the file, the environment and --set; raises ConfigError."""
+    from trainer.config import TrainerConfig
+
+    return arguments.load_as(TrainerConfig, prefix=ENV_PREFIX, program="streamfreq-trainer")
+
+
+def begin_log(config: TrainerConfig) -> None:
+    """The log on stderr, without secrets."""
+    from streamfreq.config.secrets import secret_texts
+    from streamfreq.logs import add_secret, configure_logging
+
+    configure_logging(config.monitors.log_format, config.monitors.log_level)
+    for text in secret_texts(config):
+        add_secret(text)
