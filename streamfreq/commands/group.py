@@ -31,17 +31,17 @@ class LazyGroup(click.Group):
         self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._lazy = lazy if lazy is not None else {}
+        self.lazy = lazy if lazy is not None else {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order in which a person meets them."""
-        return list(self._lazy)
+        return list(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command; imported now."""
-        if cmd_name not in self._lazy:
+        if cmd_name not in self.lazy:
             return None
-        module, _, attribute = self._lazy[cmd_name][0].partition(":")
+        module, _, attribute = self.lazy[cmd_name][0].partition(":")
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that `args` name; a mistyped one is answered with the nearest."""
-        near = [] if args[0] in self._lazy else get_close_matches(args[0], self._lazy, n=1)
+        near = [] if args[0] in self.lazy else get_close_matches(args[0], self.lazy, n=1)
         if near:
             ctx.fail(f"No such command '{args[0]}'; did you mean {near[0]}?")
         return super().resolve_command(ctx, args)
@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in self._lazy.items()])
+            formatter.write_dl([(name, line) for name, (_, line) in self.lazy.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a reader of stdout that has gone away is no error."""

@@ -35,7 +35,7 @@ def failing(monkeypatch: pytest.MonkeyPatch):
 
         monkeypatch.setattr(streamfreq.cli, "_failing", init, raising=False)
         commands = {**COMMANDS, "init": ("streamfreq.cli:_failing", "")}
-        monkeypatch.setattr(streamfreq.cli, "COMMANDS", commands)
+        monkeypatch.setattr(cli, "lazy", commands)
 
     return fail_with
 
