@@ -1,4 +1,4 @@
-"""What the demo starts: a store from the wheel, and the daemon as a process of its own."""
+"""What the demo starts: a store from the wheel, and our commands as processes of their own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -56,28 +57,18 @@ class DemoConfig:
 
 
 def demo_config(
-    folder: Path, stream: Path, redis_url: str, rate: float, kafka: str | None
+    folder: Path, stream: Path, redis_url: str, rate: float, kafka: str | None, tokenizer: str
 ) -> DemoConfig:
     """Write the configuration file: short intervals, half-lives that fit days of event time."""
     config = DemoConfig(
         folder / "streamfreq.toml",
         folder / "daemon.log",
         redis_url,
-        _free_port(),
-        default_tokenizer(),
+        free_port(),
+        tokenizer,
         f"streamfreq-demo-{os.getpid()}",
     )
-    if kafka:
-        source = (
-            '[source]\nkind = "kafka"\n\n'
-            f"[kafka]\nbootstrap_servers = {json.dumps([kafka])}\n"
-            f"topics = [{json.dumps(config.topic)}]\n"
-        )
-    else:
-        source = (
-            '[source]\nkind = "files"\n\n'
-            f"[files]\npaths = [{json.dumps(str(stream))}]\nrecords_per_second = {rate:.1f}\n"
-        )
+    source = source_sections(config, stream, rate, kafka)
     config.file.write_text(
         f"""# Written by `streamfreq demo`; its store and broker have ended with it.
 job = "demo"
@@ -111,19 +102,37 @@ http_port = {config.http_port}
     return config
 
 
-class DaemonProcess:
-    """`streamfreq run` with the demo's configuration; ended on exit, in order when possible."""
+def source_sections(config: DemoConfig, stream: Path, rate: float, kafka: str | None) -> str:
+    """The sections that say where the records come from: the same for daemon and trainer."""
+    if kafka:
+        return (
+            '[source]\nkind = "kafka"\n\n'
+            f"[kafka]\nbootstrap_servers = {json.dumps([kafka])}\n"
+            f"topics = [{json.dumps(config.topic)}]\n"
+        )
+    return (
+        '[source]\nkind = "files"\n\n'
+        f"[files]\npaths = [{json.dumps(str(stream))}]\nrecords_per_second = {rate:.1f}\n"
+    )
 
-    def __init__(self, config: DemoConfig) -> None:
-        self._config = config
 
-    def __enter__(self) -> DaemonProcess:
-        with self._config.log.open("wb") as log:
+class ChildProcess:
+    """A command of ours as a process of its own; ended on exit, in order when possible.
+
+    name: how people call it. Its output goes to the file `log`. metrics_prefix: of the samples that
+    it serves on `http_port`.
+    """
+
+    def __init__(self, name: str, words: Sequence[str], log: Path, http_port: int) -> None:
+        self._name = name
+        self._words = [sys.executable, "-m", *words]
+        self._log = log
+        self._url = f"http://127.0.0.1:{http_port}/metrics"
+
+    def __enter__(self) -> ChildProcess:
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "streamfreq", "run", "-c", str(self._config.file)],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
+                self._words, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
         return self
 
@@ -137,42 +146,48 @@ class DaemonProcess:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended in order by itself."""
+        return self._process.poll() == 0
+
     def check(self) -> None:
-        """Raises with the daemon's last words when it has ended by itself."""
+        """Raises with the process's last words when it has ended by itself."""
         if self._process.poll() is not None:
-            lines = self._config.log.read_text(errors="replace").strip().splitlines()
+            lines = self._log.read_text(errors="replace").strip().splitlines()
             raise ServiceUnavailable(
-                f"the daemon ended early: {lines[-1] if lines else 'no word'} "
-                f"(log: {self._config.log})"
+                f"the {self._name} ended early: {lines[-1] if lines else 'no word'} "
+                f"(log: {self._log})"
             )
 
-    def end(self) -> None:
-        """SIGTERM: it commits, and leaves."""
-        self._process.send_signal(signal.SIGTERM)
+    def end(self, timeout_seconds: float = 20) -> None:
+        """SIGTERM: it saves what it has, and leaves."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(20)
+            self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
     def metrics(self) -> dict[str, float]:
-        """Samples by name, summed over their labels; empty while the daemon is starting."""
-        url = f"http://127.0.0.1:{self._config.http_port}/metrics"
+        """Samples by name, summed over their labels; empty while the process is starting."""
         try:
-            with urllib.request.urlopen(url, timeout=2) as answer:
+            with urllib.request.urlopen(self._url, timeout=2) as answer:
                 text = answer.read().decode()
         except OSError:
             return {}
         samples: dict[str, float] = {}
         for line in text.splitlines():
-            if line.startswith("streamfreq_"):
+            if line.startswith(("streamfreq_", "trainer_")):
                 key, _, value = line.rpartition(" ")
                 name = key.partition("{")[0]
                 samples[name] = samples.get(name, 0.0) + float(value)
         return samples
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

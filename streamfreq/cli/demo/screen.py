@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streamfreq.cli.demo.parts import DaemonProcess, DemoConfig
+from streamfreq.cli.demo.parts import ChildProcess, DemoConfig
 from streamfreq.cli.output import moment, number, visible
 from streamfreq.cli.views import Row, top_rows
 from streamfreq.codec import Snapshot
@@ -25,8 +25,16 @@ RISING = 10
 class Screen:
     """A live table on a terminal; a line every refresh elsewhere."""
 
-    def __init__(self, config: DemoConfig, daemon: DaemonProcess, records: int) -> None:
+    def __init__(
+        self,
+        config: DemoConfig,
+        daemon: ChildProcess,
+        records: int,
+        trainer: ChildProcess | None = None,
+    ) -> None:
         self._daemon = daemon
+        self._trainer = trainer
+        self._training: dict[str, float] = {}
         self._total = records
         self._store = open_snapshots(
             RedisConfig(url=config.redis_url), SnapshotsConfig(), config.job
@@ -57,6 +65,8 @@ class Screen:
     def refresh(self) -> None:
         """Look at the daemon's metrics and the newest snapshot, and show them."""
         self._metrics = self._daemon.metrics()
+        if self._trainer is not None:
+            self._training = self._trainer.metrics() or self._training
         counted = self._metrics.get("streamfreq_records_total", 0.0)
         if self._metrics:
             self._samples = [*self._samples[-8:], (time.monotonic(), counted)]
@@ -103,6 +113,22 @@ class Screen:
             ("snapshot", f"version {snapshot.version}" if snapshot else "none yet"),
             ("as of", moment(snapshot.as_of_ms) if snapshot else "-"),
             ("memory", f"{metrics.get('streamfreq_memory_bytes', 0) / 1e6:,.0f} MB"),
+            *self._training_facts(),
+        ]
+
+    def _training_facts(self) -> list[tuple[str, str]]:
+        training = self._training
+        if self._trainer is None:
+            return []
+        if not training.get("trainer_steps_total"):
+            return [("trainer", "starting")]
+        return [
+            (
+                "trainer",
+                f"step {number(training['trainer_steps_total'])}, "
+                f"loss {training.get('trainer_plain_loss', 0):.2f}, "
+                f"weights of version {training.get('trainer_snapshot_version', 0):.0f}",
+            )
         ]
 
     def _line(self) -> str:

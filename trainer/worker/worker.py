@@ -1,0 +1,190 @@
+"""The loop: at each step boundary the newest weights, then rows, then one optimizer step.
+
+1. Swap the token tables, the same version on all processes.
+2. The main process chooses the rows of the step, and every process gets its own.
+3. Score the new rows, if the training forward can't do it.
+4. Step.
+5. Watch: losses, bands, the guard.
+6. Save, export, when it is due.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from trainer.batches import BlockStream, Mixer, Row
+from trainer.blocks import Batch
+from trainer.config import TrainerConfig
+from trainer.monitors import Monitors, RunFacts
+from trainer.replay import ReplayBuffer
+from trainer.step import TrainStep
+from trainer.subscriber import Subscriber
+from trainer.token_weights import TokenTables
+from trainer.worker.rows import Order, RowSharing
+from trainer.worker.saving import Saver
+from trainer.worker.scoring import Scorer
+
+log = logging.getLogger("trainer.worker")
+
+_WAIT_SECONDS = 1.0
+"""The main process tells the others so often that there is nothing to train on yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What only the main process has: the stream, the mixer and the replay buffer."""
+
+    stream: BlockStream
+    mixer: Mixer
+    replay: ReplayBuffer
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything that a worker works with; `reading` is None on all but the main process."""
+
+    module: nn.Module
+    step: TrainStep
+    subscriber: Subscriber
+    sharing: RowSharing
+    reading: Reading | None
+    scorer: Scorer | None
+    monitors: Monitors
+    saver: Saver
+    on_closed: Callable[[], None]
+
+
+class Worker:
+    """One process of a training run; `run` returns when it has ended in order."""
+
+    def __init__(self, parts: Parts, config: TrainerConfig, *, until_caught_up: bool) -> None:
+        self._parts = parts
+        self._config = config
+        self._until_caught_up = until_caught_up
+        self._stopping = False
+        self._tables: TokenTables | None = None
+        self._step = 0
+        self._saved = 0
+        self._exported = 0
+
+    def stop(self) -> None:
+        """End in order after the present step; safe in a signal handler."""
+        self._stopping = True
+
+    def run(self) -> None:
+        """Train until there is an end: the stream's, max_steps, or `stop`."""
+        parts = self._parts
+        try:
+            self._begin()
+            while self._turn():
+                pass
+            self._save()
+            self._export()
+        finally:
+            parts.on_closed()
+            parts.monitors.close()
+
+    def _begin(self) -> None:
+        parts = self._parts
+        self._step = self._saved = self._exported = parts.saver.restore()
+        parts.step.step = self._step
+        if parts.reading is not None:
+            parts.reading.stream.open(parts.reading.mixer.stream_state)
+        self._use(parts.subscriber.begin())
+
+    def _turn(self) -> bool:
+        """One step, or a short wait; whether to go on."""
+        parts = self._parts
+        self._use(parts.subscriber.at_step_boundary())  # 1
+        began = time.monotonic()
+        order, rows = self._choose()
+        order, batches = parts.sharing.share(order, rows)  # 2
+        waited_seconds = time.monotonic() - began
+        if order is Order.TRAIN:
+            self._train(batches, waited_seconds)
+            return True
+        parts.monitors.waited(waited_seconds)
+        return order is not Order.END
+
+    def _train(self, batches: Sequence[Batch], waited_seconds: float) -> None:
+        parts = self._parts
+        assert self._tables is not None
+        if parts.scorer is not None:
+            parts.monitors.observe_scores(parts.scorer.score(batches))  # 3
+        report = parts.step.run(batches, self._tables)  # 4
+        self._step = report.step
+        if parts.reading is not None:
+            parts.reading.stream.trained(parts.reading.mixer.stream_state)
+        parts.monitors.observe(report, waited_seconds)  # 5
+        strength = parts.monitors.maybe_log(self._step, self._facts)
+        if strength is not None:
+            parts.subscriber.set_strength(strength)
+        save, export = self._config.save.interval_steps, self._config.save.export_interval_steps
+        if self._step % save == 0:  # 6
+            self._save()
+        if export and self._step % export == 0:
+            self._export()
+
+    def _choose(self) -> tuple[Order, Sequence[Row]]:
+        """What comes next, by the main process; the others are told."""
+        reading = self._parts.reading
+        if reading is None:
+            return Order.WAIT, ()
+        limit = self._config.max_steps
+        if self._stopping or (limit and self._step >= limit):
+            return Order.END, ()
+        rows = reading.mixer.next(_WAIT_SECONDS)
+        if rows is not None:
+            return Order.TRAIN, rows
+        ended = reading.mixer.ended or (self._until_caught_up and reading.mixer.caught_up())
+        return (Order.END if ended else Order.WAIT), ()
+
+    def _use(self, tables: TokenTables | None) -> None:
+        if tables is None:
+            return
+        self._tables = tables
+        self._parts.monitors.swapped(tables)
+        if self._parts.reading is not None:
+            self._parts.reading.replay.reweigh(tables)
+
+    def _facts(self) -> RunFacts:
+        """What the monitors can't see for themselves."""
+        status = self._parts.subscriber.status()
+        reading = self._parts.reading
+        stats = None if reading is None else reading.stream.stats()
+        return RunFacts(
+            records=0 if stats is None else stats.records,
+            bad_records=0 if stats is None else sum(stats.bad.values()),
+            lag_records=None if stats is None else stats.lag_records,
+            queued_blocks=0 if stats is None else stats.queued_blocks,
+            replay_blocks=0 if reading is None else len(reading.replay),
+            snapshot_age_seconds=status.age_seconds,
+            snapshot_away=status.away,
+            refused=status.refused,
+            strength=status.strength,
+        )
+
+    def _save(self) -> None:
+        if self._step > self._saved:
+            self._parts.saver.save(self._step)
+            self._saved = self._step
+
+    def _export(self) -> None:
+        if self._step > self._exported:
+            self._parts.saver.export(self._step, self._parts.module, self._provenance())
+            self._exported = self._step
+
+    def _provenance(self) -> dict[str, Any]:
+        tables, reading = self._tables, self._parts.reading
+        offsets: dict[str, dict[str, int]] = {}
+        if reading is not None:
+            for partition, offset in sorted(reading.mixer.stream_state.offsets.items()):
+                offsets.setdefault(partition.topic, {})[str(partition.partition)] = offset
+        facts = {} if tables is None else tables.facts()
+        return {"snapshot": {"job": self._config.subscriber.job, **facts}, "offsets": offsets}
