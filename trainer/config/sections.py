@@ -246,6 +246,13 @@ class SaveConfig(Section):
     """The last N exported models stay."""
 
 
+class ModelTokenizerConfig(TokenizerConfig):
+    """The model's tokenizer, which has to be the daemon's too."""
+
+    path: str = ""
+    """A tokenizer.json, folder, hub name, .model or .tiktoken file; empty: the model's own."""
+
+
 class TrainerConfig(Section):
     """The whole configuration of a trainer."""
 
@@ -262,7 +269,7 @@ class TrainerConfig(Section):
     files: FilesConfig = FilesConfig()
     value: ValueConfig = ValueConfig()
     text: TextConfig = TextConfig()
-    tokenizer: TokenizerConfig = TokenizerConfig(path="")
+    tokenizer: ModelTokenizerConfig = ModelTokenizerConfig()
     redis: RedisConfig = RedisConfig()
     subscriber: SubscriberConfig = SubscriberConfig()
     model: ModelConfig = ModelConfig()
@@ -288,6 +295,8 @@ class TrainerConfig(Section):
             raise ValueError("files.paths: name at least one file")
         if not (self.model.path or self.model.new):
             raise ValueError("model.path or model.new: name the model to train")
+        if "words" in (self.tokenizer.path, self.tokenizer.kind):
+            raise ValueError("tokenizer: hashed words have no model; name the model's tokenizer")
         if not (self.tokenizer.path or self.model.path):
             raise ValueError("tokenizer.path: a new model needs a tokenizer")
         if self.optimizer.schedule != "constant" and not self.max_steps:

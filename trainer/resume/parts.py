@@ -54,7 +54,7 @@ def read_parts(folder: Path) -> dict[str, Any]:
 def _take(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
     """The value as JSON; arrays move into `tensors` under their path."""
     if isinstance(value, np.ndarray):
-        tensors[path] = torch.from_numpy(np.ascontiguousarray(value)).clone()
+        tensors[path] = torch.from_numpy(np.array(value, order="C"))
         return {_ARRAY: path}
     if isinstance(value, torch.Tensor):
         tensors[path] = value.detach().cpu().contiguous().clone()

@@ -96,6 +96,7 @@ class ResumeStore:
         temporary = self.temporary(step)
         state = SavedState(step, self._folder / f"step-{step:010d}")
         if state.folder.exists():  # no step was made since
+            self._trim()
             return state
         self._reach(1)
         temporary.mkdir(parents=True, exist_ok=True)  # 1
@@ -110,11 +111,14 @@ class ResumeStore:
         temporary.rename(state.folder)  # 4
         _sync(self._folder)
         self._reach(5)
-        for old in self.states()[: -self._keep]:  # 5
-            shutil.rmtree(old.folder, ignore_errors=True)
+        self._trim()  # 5
         self._reach(6)
         log.info("saved step %d to %s", step, state.folder)
         return state
+
+    def _trim(self) -> None:
+        for old in self.states()[: -self._keep]:
+            shutil.rmtree(old.folder, ignore_errors=True)
 
     def temporary(self, step: int) -> Path:
         """Where the state of `step` is written first."""
