@@ -6,7 +6,7 @@ Only what is committed is read, so that no reader ever sees what a crash can tak
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from streamfreq import __version__, faults
@@ -126,6 +126,10 @@ class Publisher:
     def latest_info(self) -> SnapshotInfo | None:
         """The latest snapshot of the job, whoever published it."""
         return next((info for info in self._snapshots.infos() if info.latest), None)
+
+    def counts_of_others(self, ours: Collection[TopicPartition]) -> bool:
+        """Whether the last snapshot had partitions that are not among these."""
+        return not self._published.keys() <= set(ours)
 
     @property
     def held(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import queue
 import threading
 import time
@@ -69,6 +70,19 @@ class _OneThread(BaseExecutor):  # type: ignore[misc]
             self._run_job_success(job.id, events)
 
 
+class _AtMultiples(BaseTrigger):  # type: ignore[misc]
+    """Fires at the whole multiples of an interval since the epoch: on all machines together."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
+        """The next multiple behind `now`."""
+        passed = math.floor(now.timestamp() / self._seconds)
+        due = datetime.fromtimestamp((passed + 1) * self._seconds, UTC)
+        return due if due > now else due + timedelta(seconds=self._seconds)
+
+
 class _Task:
     """A job with its name, its own error handling, and the wish for one more turn."""
 
@@ -121,12 +135,19 @@ class Schedule:
         self._guard = threading.Thread(target=self._watch, name="schedule-guard", daemon=True)
         self._started = False
 
-    def every(self, name: str, seconds: float, job: Callable[[], object]) -> None:
-        """Run `job` every `seconds`, first after one interval; `inf`: only by `run_now`."""
+    def every(
+        self, name: str, seconds: float, job: Callable[[], object], *, together: bool = False
+    ) -> None:
+        """Run `job` every `seconds`, first after one interval; `inf`: only by `run_now`.
+
+        together: at whole multiples of the interval by the wall clock, so that the daemons of a
+        job have their turns at the same time; the first comes within one interval.
+        """
         if not seconds > 0:
             raise ConfigError(f"interval of {name} = {seconds}: has to be above 0 seconds")
         interval = min(max(seconds, _SHORTEST_SECONDS), _LONGEST_SECONDS)
-        self._add(_Task(name, job, interval), lambda: IntervalTrigger(seconds=interval))
+        at = _AtMultiples if together else _after_each
+        self._add(_Task(name, job, interval), lambda: at(interval))
 
     def cron(self, name: str, expression: str, job: Callable[[], object]) -> None:
         """Run `job` at the minutes that five cron fields name, in UTC.
@@ -224,6 +245,10 @@ class Schedule:
             due = getattr(self._scheduler.get_job(task.name), "next_run_time", None)
             if interval and due is not None and due > now + interval:
                 self._move(task.name, now + interval)
+
+
+def _after_each(seconds: float) -> BaseTrigger:
+    return IntervalTrigger(seconds=seconds)
 
 
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")

@@ -30,6 +30,8 @@ log = logging.getLogger("streamfreq.daemon")
 POLL_TIMEOUT_MS = 200
 LAG_INTERVAL_SECONDS = 2.0
 PROGRESS_INTERVAL_SECONDS = 60.0
+OTHERS_COMMIT_SECONDS = 0.3
+"""Enough for a commit in ordinary times; who is slower is in the next snapshot."""
 STORE_PATIENCE_SECONDS = 3.0
 """A store that takes longer to answer is not ready, though the call may still succeed."""
 
@@ -143,8 +145,21 @@ class Daemon:
             self._published_once = True
             self._schedule.run_now("publish")
 
+    def publish_turn(self) -> None:
+        """So that a snapshot holds what came until its turn; the schedule calls it.
+
+        1. Commit. All daemons of the job have this turn at the same time.
+        2. The publisher gives the others a moment for that.
+        3. Publish.
+        """
+        self.commit()  # 1
+        ours = {item.partition for item in self._parts.assignment.current()}
+        if self._leading and self._parts.publisher.counts_of_others(ours):
+            self._stopping.wait(OTHERS_COMMIT_SECONDS)  # 2
+        self.publish()  # 3
+
     def publish(self) -> bool:
-        """Publish a snapshot if this daemon is the publisher; the schedule calls it.
+        """Publish a snapshot if this daemon is the publisher.
 
         False when it was our turn and failed.
         """
@@ -178,9 +193,10 @@ class Daemon:
         self._schedule.every("commit", config.commit_interval_seconds, self.commit)
         self._schedule.every("lease", self._parts.publisher.turn_seconds, self._keep_lease)
         if config.publish_cron:
-            self._schedule.cron("publish", config.publish_cron, self.publish)
+            self._schedule.cron("publish", config.publish_cron, self.publish_turn)
         else:
-            self._schedule.every("publish", config.publish_interval_seconds, self.publish)
+            interval = config.publish_interval_seconds
+            self._schedule.every("publish", interval, self.publish_turn, together=True)
 
     def _keep_lease(self) -> None:
         """Also how an idle daemon notices that the store is away, or back."""

@@ -12,7 +12,7 @@ import pytest
 
 from streamfreq.clock import ManualClock, SystemClock
 from streamfreq.errors import ConfigError, ServiceUnavailable, UsageError
-from streamfreq.scheduling import Schedule, cron_trigger
+from streamfreq.scheduling import Schedule, _AtMultiples, cron_trigger
 
 WAIT_SECONDS = 20.0
 
@@ -350,3 +350,16 @@ def test_a_cron_job_is_scheduled_at_the_next_match(schedule: Schedule) -> None:
     due_ms = schedule.next_run_ms("publish")
     assert due_ms is not None
     assert due_ms % 60_000 == 0
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.5, 1.0, 7.0, 30.0, 3600.0])
+@pytest.mark.parametrize("now_ms", [0, 1, 499, 500, 1_764_000_000_123, 1_764_000_000_000])
+def test_turns_together_are_at_multiples_of_the_interval(seconds: float, now_ms: int) -> None:
+    trigger = _AtMultiples(seconds)
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    due = trigger.get_next_fire_time(None, now)
+    assert 0 < (due - now).total_seconds() <= seconds + 1e-6
+    ticks = due.timestamp() / seconds
+    assert abs(ticks - round(ticks)) < 1e-3
+    # Whatever ran before, also out of turn, changes nothing.
+    assert trigger.get_next_fire_time(now, now) == due

@@ -47,7 +47,8 @@ class LanguageModelLoss(nn.Module):
         targets_BT = torch.nn.functional.pad(labels_BT[:, 1:], (0, 1), value=IGNORED)
         inputs = {"input_ids": ids_BT, "position_ids": positions_BT, "use_cache": False}
         losses = self._losses(inputs, targets_BT.reshape(-1), bias_V)
-        return losses.reshape(*losses.shape[:-1], *ids_BT.shape)[..., :-1]
+        # FSDP hangs its backward on the output, and refuses a view.
+        return losses.reshape(*losses.shape[:-1], *ids_BT.shape)[..., :-1].clone()
 
     def _losses(self, inputs: dict[str, Any], targets_N: Tensor, bias_V: Tensor | None) -> Tensor:
         """Cross entropies of all B * T positions; the last of each row is ignored.

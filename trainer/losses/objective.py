@@ -79,6 +79,6 @@ def weighted_cross_entropy(
     factors_N = token_factors(targets_N[:, None], ones_N, weights_V)[:, 0]
     divisor = torch.as_tensor(
         factors_N.sum() if denominator is None else denominator, device=losses_N.device
-    )
+    ).float()
     total = (factors_N * losses_N).sum()
     return torch.where(divisor > 0, total / divisor.clamp_min(torch.finfo(torch.float32).tiny), 0.0)

@@ -55,8 +55,8 @@ class BadStepGuard:
         if self.bad_steps >= self._max:
             raise DataRefused(
                 f"step {step}: {verdict.skipped}, bad step {self.bad_steps} in a row "
-                f"(step.max_bad_steps = {self._max}): lower optimizer.learning_rate, set step.precision to bf16 "
-                "or no, or look at the latest records"
+                f"(step.max_bad_steps = {self._max}): lower optimizer.learning_rate, set "
+                "step.precision to bf16 or no, or look at the latest records"
             )
 
 
