@@ -47,12 +47,26 @@ class Packer:
         self._records = 0
         self._tokens = 0
         self._rest = _NOTHING
+        self._filled = 0
+        self._ids_T: Int32Array = _NOTHING
+        self._labels_T: Int32Array = _NOTHING
+        self._positions_T: Int32Array = _NOTHING
         self._begin_block()
 
     @property
     def empty(self) -> bool:
         """Whether every token taken has gone into a block that is out."""
         return self._filled == 0
+
+    @property
+    def records(self) -> int:
+        """Documents taken so far, from the very beginning."""
+        return self._records
+
+    @property
+    def tokens(self) -> int:
+        """Their tokens, specials not counted."""
+        return self._tokens
 
     @property
     def offsets(self) -> Mapping[TopicPartition, int]:

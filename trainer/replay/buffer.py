@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from streamfreq.records import FloatArray
+from streamfreq.records import BoolArray, FloatArray, Int32Array
 from trainer.blocks import IGNORED, Block
 from trainer.config import ReplayConfig
 from trainer.replay.draws import WeightedDraws, example_weights
@@ -33,6 +33,10 @@ class ReplayBuffer:
         self._kept = 0
         self._seen = 0
         self._weighed = False
+        self._ids_NT: Int32Array = np.empty((0, block_size), np.int32)
+        self._learned_NT: BoolArray = np.empty((0, block_size), np.bool_)
+        self._positions_NT: Int32Array = np.empty((0, block_size), np.int32)
+        self._weights_N: FloatArray = np.empty(0)
         self._grow(min(_FIRST_ROWS, config.capacity), block_size)
 
     def __len__(self) -> int:
@@ -141,12 +145,12 @@ class ReplayBuffer:
         return Block(ids_T, labels_T, self._positions_NT[index].copy())
 
     def _grow(self, rows: int, block_size: int, *, copy: bool = True) -> None:
-        kept = self._kept if copy else 0
-        old = (self._ids_NT, self._learned_NT, self._positions_NT, self._weights_N) if kept else ()
+        old = self._ids_NT, self._learned_NT, self._positions_NT, self._weights_N
         self._ids_NT = np.zeros((rows, block_size), np.int32)
         self._learned_NT = np.zeros((rows, block_size), np.bool_)
         self._positions_NT = np.zeros((rows, block_size), np.int32)
         self._weights_N = np.zeros(rows)
-        new = (self._ids_NT, self._learned_NT, self._positions_NT, self._weights_N)
-        for target, source in zip(new, old, strict=False):
-            target[:kept] = source[:kept]
+        if copy and self._kept:
+            kept = slice(0, self._kept)
+            self._ids_NT[kept], self._learned_NT[kept] = old[0][kept], old[1][kept]
+            self._positions_NT[kept], self._weights_N[kept] = old[2][kept], old[3][kept]

@@ -71,7 +71,7 @@ class TrainStep:
         self.steps += 1
         clock = _Stopwatch()
         factors = self._factors(batches, tables)
-        sizes = _sizes(batches, factors)
+        sizes = self._sum_over_all(_sizes(batches, factors))
         clock.lap("weighting")
         sums, token_losses = self._learn(batches, factors, sizes[0], tables)
         clock.lap("forward_backward")

@@ -1,0 +1,256 @@
+"""The stream as blocks, read ahead by a thread of its own into a bounded queue."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from streamfreq.clock import Clock
+from streamfreq.errors import ServiceUnavailable, StreamfreqError
+from streamfreq.records import RecordBatch, TopicPartition
+from streamfreq.sources import Source
+from streamfreq.sources.base import StartAt
+from trainer.batches.documents import Documents, split
+from trainer.batches.packer import Packed, Packer
+from trainer.batches.positions import Positions
+from trainer.blocks import Block, StreamState
+from trainer.config import DataConfig
+
+log = logging.getLogger("trainer.batches")
+
+POLL_TIMEOUT_MS = 100
+CHUNK_BYTES = 1_000_000
+"""So much text is tokenized between two looks at the queue."""
+LOOK_SECONDS = 1.0
+"""How often the ends of the partitions are asked for."""
+SILENCE_SECONDS = 30.0
+LONGEST_BACKOFF_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A block, and where reading goes on behind it."""
+
+    block: Block
+    state: StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStats:
+    """How reading stands. lag_records: not read yet; None while nobody can say."""
+
+    records: int = 0
+    tokens: int = 0
+    bad: Mapping[str, int] = field(default_factory=dict)
+    queued_blocks: int = 0
+    lag_records: int | None = None
+    gap_records: int = 0
+
+
+class BlockStream:
+    """Blocks of a source, in order; `open`, then `get` until `ended`.
+
+    Reading goes on in a thread up to `data.queue_blocks` ahead; above that the partitions are
+    paused, and polled all the same, so that the consumer group keeps us. What makes reading
+    impossible comes out of `get`, behind the blocks that were read before it. While Kafka is
+    away reading waits and tries again. until_end: end behind the last record there is now; else
+    it never ends.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        documents: Documents,
+        packer: Packer,
+        data: DataConfig,
+        start: StartAt,
+        clock: Clock,
+        *,
+        until_end: bool = False,
+    ) -> None:
+        self._source = source
+        self._documents = documents
+        self._packer = packer
+        self._data = data
+        self._clock = clock
+        self._until_end = until_end
+        self._positions = Positions(packer, start)
+        self._queue: queue.SimpleQueue[Read] = queue.SimpleQueue()
+        self._pending: deque[RecordBatch] = deque()
+        self._stopping = threading.Event()
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._hungry_since: float | None = None
+        self._lag: int | None = None
+        self._look_due = 0.0
+        self._paused: set[TopicPartition] = set()
+        self._opened_at = 0.0
+        self._silence_told = False
+        self._stats = StreamStats()
+        self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
+
+    def open(self, state: StreamState) -> None:
+        """Begin to read behind `state`."""
+        self._positions.begin(state)
+        self._stats = StreamStats(state.records, state.tokens)
+        self._put(self._packer.resume(state))
+        self._opened_at = self._clock.monotonic()
+        self._thread.start()
+
+    def get(self, timeout_seconds: float) -> Read | None:
+        """The next block; None when none has come in that time, or reading has ended.
+
+        Raises what made reading impossible, a StreamfreqError when the user can mend it.
+        """
+        try:
+            return self._queue.get_nowait()
+        except queue.Empty:
+            if self._hungry_since is None:
+                self._hungry_since = self._clock.monotonic()
+        finished = self._done.is_set()
+        try:
+            read = self._queue.get(timeout=0.001 if finished else timeout_seconds)
+        except queue.Empty:
+            if finished and self._error is not None:
+                raise self._error from None
+            return None
+        self._hungry_since = None
+        return read
+
+    @property
+    def ended(self) -> bool:
+        """Whether every block there will ever be was got."""
+        return self._done.is_set() and self._error is None and self._queue.empty()
+
+    def trained(self, state: StreamState) -> None:
+        """Training is behind `state`: for lag tools, the group is told now and then."""
+        self._positions.trained = state.offsets
+
+    def stats(self) -> StreamStats:
+        """How reading stands; from any thread."""
+        return self._stats
+
+    def close(self) -> None:
+        """Stop reading and leave the group."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(15)
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            self._open_source()
+            failures = 0
+            while not self._stopping.is_set() and not self._done.is_set():
+                try:
+                    self._turn()
+                except ServiceUnavailable as error:
+                    failures += 1
+                    self._away(error, failures)
+                    continue
+                if failures:
+                    log.info("reading again")
+                    failures = 0
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.set()
+            self._close_source()
+
+    def _open_source(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                self._source.open(self._positions)
+                return
+            except ServiceUnavailable as error:
+                failures += 1
+                self._away(error, failures)
+
+    def _away(self, error: ServiceUnavailable, failures: int) -> None:
+        if failures == 1:
+            log.warning("%s; reading waits and tries again", error)
+        longest = min(LONGEST_BACKOFF_SECONDS, 0.25 * 2 ** min(failures, 10))
+        self._stopping.wait(longest * random.uniform(0.5, 1.0))
+
+    def _turn(self) -> None:
+        """Poll, pack while there is room, look whether this is the end."""
+        self._back_pressure()
+        waits = not self._pending or self._full
+        for batch in self._source.poll(POLL_TIMEOUT_MS if waits else 0):
+            self._positions.polled(batch)
+            self._pending.extend(split(batch, CHUNK_BYTES))
+        packed = False
+        while self._pending and not self._full and not self._stopping.is_set():
+            self._pack(self._pending[0])
+            self._pending.popleft()
+            packed = True
+        if not packed:
+            self._look()
+        self._count()
+        self._positions.report(self._source, self._clock.monotonic())
+
+    def _back_pressure(self) -> None:
+        ours = set(self._positions.assigned)
+        if self._full or len(self._pending) > 1:
+            self._source.pause(ours)
+            self._paused = ours
+        elif self._paused:
+            self._source.resume(self._paused & ours)
+            self._paused = set()
+
+    @property
+    def _full(self) -> bool:
+        return self._queue.qsize() >= self._data.queue_blocks
+
+    def _pack(self, batch: RecordBatch) -> None:
+        partition = batch.partition
+        for document in self._documents.of(batch):
+            self._put(self._packer.add(document.ids_L, partition, document.next_offset))
+        self._packer.passed(partition, batch.next_offset, batch.topic_id)
+
+    def _put(self, packed: Iterable[Packed]) -> None:
+        for block, state in packed:
+            self._hungry_since = None
+            self._queue.put(Read(block, state))
+
+    def _look(self) -> None:
+        """Nothing came: how far the ends are, and whether a block is to go out as it is."""
+        now = self._clock.monotonic()
+        if now >= self._look_due:
+            self._look_due = now + LOOK_SECONDS
+            self._lag = self._positions.lag(self._source.end_offsets())
+            if self._until_end and self._lag == 0 and not self._pending:
+                self._put(self._packer.flush())
+                self._done.set()
+                return
+        hungry = self._hungry_since
+        if hungry is not None and now - hungry >= self._data.max_wait_seconds:
+            self._put(self._packer.flush())
+        if not self._silence_told and now - self._opened_at > SILENCE_SECONDS:
+            self._silence_told = True
+            if not self._packer.records:
+                log.warning("no record yet: training waits for the stream")
+
+    def _count(self) -> None:
+        self._stats = StreamStats(
+            records=self._packer.records,
+            tokens=self._packer.tokens,
+            bad=dict(self._documents.bad),
+            queued_blocks=self._queue.qsize(),
+            lag_records=self._lag,
+            gap_records=self._positions.gap_records,
+        )
+
+    def _close_source(self) -> None:
+        try:
+            self._positions.report(self._source, None)
+            self._source.close()
+        except StreamfreqError as error:
+            log.debug("leaving the group: %s", error)
