@@ -6,12 +6,13 @@ import math
 
 from streamfreq.config import RedisConfig, SnapshotsConfig
 from streamfreq.errors import ConfigError
-from streamfreq.snapshots.base import PublisherLease, SnapshotInfo, SnapshotStore
+from streamfreq.snapshots.base import Hints, PublisherLease, SnapshotInfo, SnapshotStore
 from streamfreq.snapshots.files import read_snapshot_file, write_snapshot_file
 from streamfreq.snapshots.memory import MemoryPublisherLease, MemorySnapshots, MemorySnapshotStore
 from streamfreq.snapshots.reader import SnapshotReader
 
 __all__ = [
+    "Hints",
     "MemoryPublisherLease",
     "MemorySnapshotStore",
     "MemorySnapshots",

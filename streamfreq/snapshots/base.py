@@ -20,6 +20,25 @@ class SnapshotInfo:
     latest: bool
 
 
+class Hints(Protocol):
+    """Word that something was published; a reader that gets none still finds out by asking.
+
+    One thread waits, any thread closes.
+    """
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Whether a hint has come since the last call, or comes within the timeout.
+
+        False at once after `close`. Never raises: while the store is away it waits, and listens
+        again by itself when it is back.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop listening; a `wait` in progress returns soon."""
+        ...
+
+
 class SnapshotStore(Protocol):
     """Versioned snapshots of one job. All calls raise ServiceUnavailable when it is away."""
 
@@ -80,6 +99,10 @@ class SnapshotStore(Protocol):
 
     def stale_since_ms(self) -> int | None:
         """The mark that `mark_stale` left."""
+        ...
+
+    def hints(self) -> Hints:
+        """Listen for publications from now on."""
         ...
 
 

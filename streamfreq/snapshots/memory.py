@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from streamfreq.clock import Clock, SystemClock
 from streamfreq.codec import Floor, Snapshot, decode_snapshot, encode_snapshot
 from streamfreq.errors import FencedOut
-from streamfreq.snapshots.base import SnapshotInfo
+from streamfreq.snapshots.base import Hints, SnapshotInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class MemorySnapshots:
     """What the stores and leases of one job share; lives as long as somebody holds it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
+    listeners: set[threading.Event] = field(default_factory=set)
     kept: dict[int, _Kept] = field(default_factory=dict)
     latest: int = 0
     floor: Floor = field(default_factory=Floor)
@@ -90,6 +91,8 @@ class MemorySnapshotStore:
             for version in sorted(self._all.kept)[: -self._retain]:
                 if not self._all.kept[version].pinned:
                     del self._all.kept[version]
+            for heard in self._all.listeners:
+                heard.set()
 
     def latest_version(self) -> int:
         """The version of the latest snapshot; 0 when none was ever published."""
@@ -156,6 +159,34 @@ class MemorySnapshotStore:
     def stale_since_ms(self) -> int | None:
         """The mark that `mark_stale` left."""
         return self._all.stale_since_ms
+
+    def hints(self) -> Hints:
+        """Listen for publications from now on."""
+        return MemoryHints(self._all)
+
+
+class MemoryHints:
+    """Hints between the threads of this process."""
+
+    def __init__(self, snapshots: MemorySnapshots) -> None:
+        self._all = snapshots
+        self._heard = threading.Event()
+        self._closed = False
+        with self._all.lock:
+            self._all.listeners.add(self._heard)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Whether something was published since the last call, or is within the timeout."""
+        heard = self._heard.wait(0 if self._closed else timeout_seconds) and not self._closed
+        self._heard.clear()
+        return heard
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+        with self._all.lock:
+            self._all.listeners.discard(self._heard)
+        self._heard.set()
 
 
 class MemoryPublisherLease:

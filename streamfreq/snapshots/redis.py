@@ -29,7 +29,8 @@ from streamfreq.codec import (
 )
 from streamfreq.errors import FencedOut, SnapshotRefused
 from streamfreq.redis_client import Client, Script, call, server_name
-from streamfreq.snapshots.base import SnapshotInfo
+from streamfreq.snapshots.base import Hints, SnapshotInfo
+from streamfreq.snapshots.redis_hints import RedisHints
 
 # KEYS: latest, index, pinned, stale, fence, floor, body, then the bodies to trim.
 # ARGV: version, fence, token, info, channel, epoch, body, floor, then the versions to trim.
@@ -277,6 +278,10 @@ class RedisSnapshotStore:
         """The mark that `mark_stale` left."""
         since = call(self._client, "GET", self._keys.stale)
         return None if since is None else int(since)
+
+    def hints(self) -> Hints:
+        """Listen for publications from now on."""
+        return RedisHints(self._client, self._keys.published)
 
     def _load(self, version: int) -> Snapshot | None:
         body = call(self._client, "GET", self._keys.body(version))

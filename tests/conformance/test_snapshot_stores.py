@@ -11,7 +11,7 @@ import pytest
 from streamfreq.codec import Floor
 from streamfreq.config import RedisConfig, SnapshotsConfig
 from streamfreq.errors import FencedOut
-from streamfreq.snapshots import SnapshotStore, open_lease, open_snapshots
+from streamfreq.snapshots import Hints, SnapshotStore, open_lease, open_snapshots
 from tests.conformance.values import NEWS, make_snapshot, same
 
 RETAIN = 3
@@ -288,3 +288,32 @@ def test_publishers_in_threads_and_a_reader(open_store: Open) -> None:
         assert kept is None or same(kept, make_snapshot(version, seed))
     store.publish(make_snapshot(len(won) + 1), 1)
     assert len(store.infos()) == RETAIN
+
+
+def quiet(hints: Hints) -> None:
+    """Take the hint that a new subscription gives by itself."""
+    while hints.wait(0.3):
+        pass
+
+
+def test_a_hint_comes_with_each_publication(open_store: Open) -> None:
+    hints = open_store().hints()
+    quiet(hints)
+    open_store().publish(make_snapshot(1), 1)
+    assert hints.wait(20)
+    assert not hints.wait(0.1)
+    open_store().publish(make_snapshot(2), 1)
+    assert hints.wait(20)
+    hints.close()
+    assert not hints.wait(20)
+
+
+def test_the_end_wakes_who_waits_for_a_hint(open_store: Open) -> None:
+    hints = open_store().hints()
+    quiet(hints)
+    heard: list[bool] = []
+    waiting = threading.Thread(target=lambda: heard.append(hints.wait(600)))
+    waiting.start()
+    hints.close()
+    waiting.join(30)
+    assert heard == [False]

@@ -80,7 +80,8 @@ class BlockStream:
         self._clock = clock
         self._until_end = until_end
         self._positions = Positions(packer, start)
-        self._queue: queue.SimpleQueue[Read] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Read | None] = queue.SimpleQueue()
+        self._finished = False
         self._pending: deque[RecordBatch] = deque()
         self._stopping = threading.Event()
         self._done = threading.Event()
@@ -107,25 +108,31 @@ class BlockStream:
 
         Raises what made reading impossible, a StreamfreqError when the user can mend it.
         """
+        if self._finished:
+            self._raise_error()
+            return None
+        if self._queue.empty() and self._hungry_since is None:
+            self._hungry_since = self._clock.monotonic()
         try:
-            return self._queue.get_nowait()
+            read = self._queue.get(timeout=timeout_seconds)
         except queue.Empty:
-            if self._hungry_since is None:
-                self._hungry_since = self._clock.monotonic()
-        finished = self._done.is_set()
-        try:
-            read = self._queue.get(timeout=0.001 if finished else timeout_seconds)
-        except queue.Empty:
-            if finished and self._error is not None:
-                raise self._error from None
             return None
         self._hungry_since = None
+        if read is None:
+            self._finished = True
+            self._raise_error()
         return read
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error from None
 
     @property
     def ended(self) -> bool:
         """Whether every block there will ever be was got."""
-        return self._done.is_set() and self._error is None and self._queue.empty()
+        if self._error is not None or not self._done.is_set():
+            return False
+        return self._finished or self._queue.qsize() == 1  # the mark of the end
 
     def trained(self, state: StreamState) -> None:
         """Training is behind `state`: for lag tools, the group is told now and then."""
@@ -161,6 +168,7 @@ class BlockStream:
             self._error = error
         finally:
             self._done.set()
+            self._queue.put(None)
             self._close_source()
 
     def _open_source(self) -> None:

@@ -224,7 +224,7 @@ def test_a_topic_that_was_made_again_is_refused() -> None:
 class Flaky(MemorySource):
     """A service that is away now and then."""
 
-    failures = 3
+    failures = 2
 
     def poll(self, timeout_ms: int):
         if self.failures and threading.current_thread().name == "stream":
