@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from streamfreq.commands import ConfigArguments
 
 if TYPE_CHECKING:
     from trainer.config import TrainerConfig
+
+_CHATTY = ("accelerate", "transformers", "torch", "matplotlib")
+"""Libraries whose own lines, about every file that is saved, are of no use to those who train."""
 
 ENV_PREFIX = "STREAMFREQ_TRAINER__"
 
@@ -25,5 +29,7 @@ def begin_log(config: TrainerConfig) -> None:
     from streamfreq.logs import add_secret, configure_logging
 
     configure_logging(config.monitors.log_format, config.monitors.log_level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.ERROR)
     for text in secret_texts(config):
         add_secret(text)

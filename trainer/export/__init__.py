@@ -1,4 +1,4 @@
-"""Models for others to load: `save_pretrained` folders with a file that says where they are from."""
+"""Models for others to load: `save_pretrained` folders, each with a file that tells its origin."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from typing import Any
 
 from streamfreq.errors import ConfigError
 
-__all__ = ["PROVENANCE_FILE", "export_model", "git_revision"]
+__all__ = ["PROVENANCE_FILE", "copy_tokenizer", "export_model", "git_revision"]
 
 log = logging.getLogger("trainer.export")
 
 PROVENANCE_FILE = "provenance.json"
+_TOKENIZER_FILES = (
+    *("tokenizer*.json", "vocab.*", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
+    *("*.model", "*.tiktoken", "chat_template*"),
+)
 _NAME = re.compile(r"step-(\d{10})")
 
 
@@ -54,6 +58,15 @@ def export_model(
         shutil.rmtree(path, ignore_errors=True)
     log.info("exported the model of step %d to %s", step, target)
     return target
+
+
+def copy_tokenizer(source: Path, folder: Path) -> None:
+    """Copy the tokenizer's files, so that the folder is complete; one from the hub stays there."""
+    files = [source] if source.is_file() else []
+    for pattern in _TOKENIZER_FILES if source.is_dir() else ():
+        files += source.glob(pattern)
+    for file in files:
+        shutil.copyfile(file, folder / file.name)
 
 
 def git_revision(folder: Path) -> str:

@@ -54,7 +54,8 @@ class TokenWeights:
         model's, a path or hub name; or fingerprint: the hex digest that `streamfreq snapshot
         show` prints. Snapshots of another tokenizer are refused. weights: the recipe, by default
         rarity by the longest horizon times emergence. A `RedisConfig` in place of the URL says
-        all else about the connection. Raises ConfigError for what can't be right; a store that is away is no error.
+        all else about the connection. Raises ConfigError for what can't be right; a store that
+        is away is no error.
         """
         settings = RedisConfig(url=store) if isinstance(store, str) else store
         snapshots = open_snapshots(settings, SnapshotsConfig(), job)

@@ -17,7 +17,7 @@ from streamfreq.clock import Clock
 from streamfreq.config.show import show_config
 from streamfreq.errors import ConfigError
 from trainer.config import TrainerConfig
-from trainer.export import export_model, git_revision
+from trainer.export import copy_tokenizer, export_model, git_revision
 from trainer.resume import ResumeStore, SavedState
 
 log = logging.getLogger("trainer.worker")
@@ -110,6 +110,7 @@ class Saver:
 
             def write(folder: Path) -> None:
                 model.save_pretrained(folder, state_dict=state)
+                copy_tokenizer(Path(self._config.tokenizer_config.path).expanduser(), folder)
 
             export_model(
                 self._models,

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from streamfreq.errors import StreamfreqError
 from trainer.batches import BlockStream, Mixer, Row
 from trainer.blocks import Batch
 from trainer.config import TrainerConfig
@@ -57,17 +58,16 @@ class Parts:
     scorer: Scorer | None
     monitors: Monitors
     saver: Saver
-    on_closed: Callable[[], None]
 
 
 class Worker:
     """One process of a training run; `run` returns when it has ended in order."""
 
-    def __init__(self, parts: Parts, config: TrainerConfig, *, until_caught_up: bool) -> None:
+    def __init__(self, parts: Parts, config: TrainerConfig) -> None:
         self._parts = parts
         self._config = config
-        self._until_caught_up = until_caught_up
         self._stopping = False
+        self._failure: StreamfreqError | None = None
         self._tables: TokenTables | None = None
         self._step = 0
         self._saved = 0
@@ -78,25 +78,42 @@ class Worker:
         self._stopping = True
 
     def run(self) -> None:
-        """Train until there is an end: the stream's, max_steps, or `stop`."""
-        parts = self._parts
+        """Train until there is an end: the stream's, max_steps, or `stop`.
+
+        When reading becomes impossible, what was learned is saved before that is raised.
+        """
         try:
             self._begin()
-            while self._turn():
-                pass
+            self._train_on()
             self._save()
             self._export()
+            if self._failure is not None:
+                raise self._failure
         finally:
-            parts.on_closed()
-            parts.monitors.close()
+            self._close()
+
+    def _train_on(self) -> None:
+        """Steps until the end, or until something makes it impossible to go on."""
+        try:
+            while self._turn():
+                pass
+        except StreamfreqError as error:
+            self._failure = error
 
     def _begin(self) -> None:
         parts = self._parts
         self._step = self._saved = self._exported = parts.saver.restore()
-        parts.step.step = self._step
+        parts.monitors.begin(self._step)
         if parts.reading is not None:
             parts.reading.stream.open(parts.reading.mixer.stream_state)
         self._use(parts.subscriber.begin())
+
+    def _close(self) -> None:
+        parts = self._parts
+        parts.subscriber.close()
+        if parts.reading is not None:
+            parts.reading.stream.close()
+        parts.monitors.close()
 
     def _turn(self) -> bool:
         """One step, or a short wait; whether to go on."""
@@ -109,7 +126,7 @@ class Worker:
         if order is Order.TRAIN:
             self._train(batches, waited_seconds)
             return True
-        parts.monitors.waited(waited_seconds)
+        parts.monitors.waited(waited_seconds, self._facts)
         return order is not Order.END
 
     def _train(self, batches: Sequence[Batch], waited_seconds: float) -> None:
@@ -139,11 +156,14 @@ class Worker:
         limit = self._config.max_steps
         if self._stopping or (limit and self._step >= limit):
             return Order.END, ()
-        rows = reading.mixer.next(_WAIT_SECONDS)
+        try:
+            rows = reading.mixer.next(_WAIT_SECONDS)
+        except StreamfreqError as error:
+            self._failure = error
+            return Order.END, ()
         if rows is not None:
             return Order.TRAIN, rows
-        ended = reading.mixer.ended or (self._until_caught_up and reading.mixer.caught_up())
-        return (Order.END if ended else Order.WAIT), ()
+        return (Order.END if reading.mixer.ended else Order.WAIT), ()
 
     def _use(self, tables: TokenTables | None) -> None:
         if tables is None:
@@ -166,6 +186,7 @@ class Worker:
             replay_blocks=0 if reading is None else len(reading.replay),
             snapshot_age_seconds=status.age_seconds,
             snapshot_away=status.away,
+            snapshot_stale=status.stale,
             refused=status.refused,
             strength=status.strength,
         )

@@ -1,0 +1,76 @@
+"""What a model can do, found out by a look or a small forward pass.
+
+Shape legend: T tokens of a row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+log = logging.getLogger("trainer.models")
+
+_DROPOUT_FIELDS = ("attention_dropout", "attn_pdrop", "attention_dropout_prob")
+
+
+@torch.no_grad()
+def isolates_documents(model: nn.Module) -> bool:
+    """Whether documents side by side in a row, told apart by positions alone, see only themselves.
+
+    Two documents are run in one row and alone; the model's logits have to be the same.
+    """
+    device = next(model.parameters()).device
+    first, second = torch.arange(3, 8, device=device), torch.arange(9, 16, device=device)
+    with _evaluating(model):
+        alone = [_logits(model, ids, [len(ids)]) for ids in (first, second)]
+        packed = _logits(model, torch.cat((first, second)), [len(first), len(second)])
+    difference = (packed - torch.cat(alone)).abs().max()
+    scale = torch.cat(alone).abs().max().clamp_min(1e-6)
+    return bool(difference <= 1e-2 * scale)
+
+
+def has_dropout(model: nn.Module) -> bool:
+    """Whether a forward pass in training mode differs from one in evaluation."""
+    layers = (item for item in model.modules() if isinstance(item, nn.Dropout))
+    if any(layer.p > 0 for layer in layers):
+        return True
+    config: Any = getattr(model, "config", None)
+    return any(float(getattr(config, name, 0.0) or 0.0) > 0 for name in _DROPOUT_FIELDS)
+
+
+def compile_body(body: nn.Module) -> None:
+    """Compile the part that makes the hidden states, in place; where that fails it runs as it is.
+
+    The body and not the whole model, because the fused loss goes around the model's forward.
+    """
+    import torch._dynamo
+
+    # Without a compiler at hand the first call would fail in the middle of a step.
+    torch._dynamo.config.suppress_errors = True
+    try:
+        body.compile()
+    except RuntimeError as error:
+        log.warning("model.compile: %s; the model runs without it", str(error).splitlines()[0])
+
+
+def _logits(model: nn.Module, ids_T: Tensor, lengths: list[int]) -> Tensor:
+    positions_T = torch.cat([torch.arange(length, device=ids_T.device) for length in lengths])
+    output = model(input_ids=ids_T[None], position_ids=positions_T[None], use_cache=False)
+    logits: Tensor = output.logits[0].float()
+    return logits
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
