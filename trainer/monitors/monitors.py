@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from trainer.reports import StepReport, TokenLosses
 from trainer.token_weights import TokenTables
 
 RISING = 12
+FOLLOWED = 36
+"""So many of those that have risen most are followed on, also when they fall again."""
 LEAST_COUNT_OF_RISING = 3.0
 
 
@@ -43,6 +45,7 @@ class Monitors:
         is_main: bool,
         reduce: Reduce,
         token_text: Callable[[int], str],
+        special_ids: Collection[int] = (),
     ) -> None:
         self._config = config
         self._output = output
@@ -50,6 +53,8 @@ class Monitors:
         self._is_main = is_main
         self._reduce = reduce
         self._token_text = token_text
+        self._special_ids = tuple(special_ids)
+        self._risen: dict[int, float] = {}
         self._history = History(output / FILE)
         self._board: TensorBoardWriter | None = None
         self._prometheus = PrometheusExport(config.http_host, config.http_port) if is_main else None
@@ -72,7 +77,7 @@ class Monitors:
     def swapped(self, tables: TokenTables) -> None:
         """These tables are in use from the next step on."""
         self._tables = tables
-        self._bands = Bands.of(tables, self._config)
+        self._bands = Bands.of(tables, self._config, self._special_ids)
 
     def observe_scores(self, scores: Sequence[TokenLosses]) -> None:
         """Losses of new rows from a forward pass of their own, before the step."""
@@ -131,12 +136,18 @@ class Monitors:
 
     def state_dict(self) -> dict[str, Any]:
         """The guard, and what adds up from the beginning."""
-        return {"guard": self._guard.state_dict(), "tokens": self._tokens, "skipped": self._skipped}
+        return {
+            "guard": self._guard.state_dict(),
+            "tokens": self._tokens,
+            "skipped": self._skipped,
+            "risen": [[token_id, rise] for token_id, rise in self._risen.items()],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
         self._guard.load_state_dict(state["guard"])
         self._tokens, self._skipped = state["tokens"], state["skipped"]
+        self._risen = {token_id: rise for token_id, rise in state["risen"]}
 
     def close(self) -> None:
         """Flush the curves, stop serving."""
@@ -228,23 +239,27 @@ class Monitors:
         )
 
     def _rising(self) -> list[Risen]:
-        """The tokens that have risen most, those seen a few times at least."""
+        """The tokens that have risen most at any time, those seen a few times at least."""
         tables = self._tables
         assert tables is not None
         if not tables.version:
             return []
         rise_V = torch.where(tables.count_V >= LEAST_COUNT_OF_RISING, tables.rise_V, 0.0)
         values, ids = torch.topk(rise_V, min(RISING, len(rise_V)))
+        for rise, token_id in zip(values.tolist(), ids.tolist(), strict=True):
+            if rise > 1.0:
+                self._risen[token_id] = max(rise, self._risen.get(token_id, 0.0))
+        highest = sorted(self._risen, key=lambda id_: (-self._risen[id_], id_))[:FOLLOWED]
+        self._risen = {token_id: self._risen[token_id] for token_id in highest}
         return [
             Risen(
                 token_id,
                 self._token_text(token_id),
                 round(float(tables.weights_V[token_id]), 4),
-                round(rise, 3),
+                round(float(tables.rise_V[token_id]), 3),
                 round(float(tables.count_V[token_id]), 2),
             )
-            for rise, token_id in zip(values.tolist(), ids.tolist(), strict=True)
-            if rise > 1.0
+            for token_id in highest
         ]
 
 

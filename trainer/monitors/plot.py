@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from streamfreq.errors import DataRefused
-from trainer.monitors.bands import NAMES
+from trainer.monitors.bands import NAMES, SPECIAL
 from trainer.monitors.history import read_history
 
 TOKENS = 8
-_COLORS = dict(zip(NAMES, ("#1f5f8b", "#5aa469", "#d08c2e", "#8a8a8a", "#b8336a"), strict=True))
+SMOOTHED_TO = 40
+"""A curve of more points than this is a moving mean."""
+_SHOWN = [name for name in NAMES if name != SPECIAL]
+_COLORS = dict(zip(_SHOWN, ("#1f5f8b", "#5aa469", "#d08c2e", "#8a8a8a", "#b8336a"), strict=True))
 
 
 def draw(history: Path, png: Path) -> None:
@@ -37,17 +40,29 @@ def draw(history: Path, png: Path) -> None:
 def _draw_losses(axes: Any, intervals: Sequence[dict[str, Any]]) -> None:
     scored = any(item["prequential_bands"] for item in intervals)
     key = "prequential_bands" if scored else "bands"
-    for name in NAMES:
-        points = [
-            (item["step"], item[key][name]["loss"]) for item in intervals if name in item[key]
-        ]
+    for name in _SHOWN:
+        points = _smoothed([(item["step"], item[key].get(name)) for item in intervals])
         if points:
             axes.plot(*zip(*points, strict=True), label=name, color=_COLORS[name], linewidth=1.5)
     what = "new text, scored before it is learned" if scored else "text in training"
     axes.set_title(f"Loss per band of token frequency ({what})", loc="left")
     axes.set_ylabel("cross entropy, nats")
     axes.grid(alpha=0.25)
-    axes.legend(loc="upper right", ncols=len(NAMES), fontsize="small")
+    axes.legend(loc="upper right", ncols=len(_SHOWN), fontsize="small")
+
+
+def _smoothed(
+    points: Sequence[tuple[int, dict[str, float] | None]],
+) -> list[tuple[int, float]]:
+    """Means over the last intervals, by their tokens; steps without a token have no point."""
+    width = max(1, len(points) // SMOOTHED_TO)
+    found = []
+    for index, (step, _) in enumerate(points):
+        bands = [band for _, band in points[max(0, index - width + 1) : index + 1] if band]
+        tokens = sum(band["tokens"] for band in bands)
+        if tokens:
+            found.append((step, sum(band["loss"] * band["tokens"] for band in bands) / tokens))
+    return found
 
 
 def _draw_weights(axes: Any, intervals: Sequence[dict[str, Any]]) -> None:

@@ -65,6 +65,13 @@ class Trainee:
     vocab_size: int
     dropout: bool
 
+    @property
+    def special_ids(self) -> set[int]:
+        """What stands between documents and is in no text."""
+        specials = self.specials
+        ids = (specials.start_id, specials.end_id, specials.pad_id)
+        return {id_ for id_ in ids if id_ is not None and id_ >= 0}
+
 
 def make_trainee(config: TrainerConfig, device: torch.device) -> Trainee:
     """Load or make the model, freeze, add adapters, choose the loss path, compile.
@@ -138,6 +145,7 @@ def build_worker(
         is_main=ranks.is_main,
         reduce=_reduce(accelerator),
         token_text=trainee.tokenizer.token_text,
+        special_ids=trainee.special_ids,
     )
     shape = StepShape(
         config.step.rows, config.step.accumulation, ranks.count, config.data.block_size
