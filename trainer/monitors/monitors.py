@@ -147,7 +147,7 @@ class Monitors:
         """Go on from a saved state."""
         self._guard.load_state_dict(state["guard"])
         self._tokens, self._skipped = state["tokens"], state["skipped"]
-        self._risen = {token_id: rise for token_id, rise in state["risen"]}
+        self._risen = dict(state["risen"])
 
     def close(self) -> None:
         """Flush the curves, stop serving."""

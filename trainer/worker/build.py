@@ -68,9 +68,8 @@ class Trainee:
     @property
     def special_ids(self) -> set[int]:
         """What stands between documents and is in no text."""
-        specials = self.specials
-        ids = (specials.start_id, specials.end_id, specials.pad_id)
-        return {id_ for id_ in ids if id_ is not None and id_ >= 0}
+        ids = (self.specials.start_id, self.specials.end_id)
+        return {id_ for id_ in ids if id_ is not None}
 
 
 def make_trainee(config: TrainerConfig, device: torch.device) -> Trainee:
