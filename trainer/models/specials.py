@@ -48,6 +48,7 @@ def document_tokens(
         raise ConfigError("data.document_start = bos: neither model nor tokenizer has one")
     if data.document_end == "eos" and end is None:
         raise ConfigError("data.document_end = eos: neither model nor tokenizer has one")
+    padding = (pad, end, start)
     if data.document_start == "none" or (data.document_start == "auto" and start == end):
         start = None
     if data.document_end == "none":
@@ -56,7 +57,7 @@ def document_tokens(
     for name, id_ in (("data.document_start", start), ("data.document_end", end)):
         if id_ is not None and not 0 <= id_ < size:
             raise ConfigError(f"{name}: the id {id_} is not among the model's {size}; set none")
-    chosen = next((id_ for id_ in (pad, end, start) if id_ is not None and 0 <= id_ < size), 0)
+    chosen = next((id_ for id_ in padding if id_ is not None and 0 <= id_ < size), 0)
     return DocumentTokens(start, end, chosen)
 
 

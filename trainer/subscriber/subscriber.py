@@ -150,6 +150,8 @@ class Subscriber:
         lost writes, keeps it until a newer one comes.
         """
         old = self._newest
+        if not old.version:
+            return True
         if newer.epoch == old.epoch:
             return newer.version > old.version
         return newer.created_at_ms > old.created_at_ms

@@ -132,6 +132,8 @@ def build_worker(
     ranks: Ranks = (
         SingleRank() if accelerator.num_processes == 1 else DistributedRanks(accelerator.device)
     )
+    if not ranks.is_main:
+        logging.getLogger("trainer").setLevel(logging.WARNING)  # the main process says it all
     trainee = make_trainee(config, accelerator.device)
     step, module = _step(config, trainee, accelerator)
     # Dropout is to differ between processes, and to be the same in each run.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -57,7 +58,7 @@ def test_each_token_but_the_first_is_predicted_once_and_in_order(
         if ids:
             whole = [special.start_id, *ids, special.end_id]
             tokens = [token for token in whole if token is not None]
-            wanted += list(zip(tokens, tokens[1:], strict=False))
+            wanted += list(itertools.pairwise(tokens))
     blocks = [block for block, _ in pack(items, size, special, packing)]
     assert transitions(blocks) == wanted
 
