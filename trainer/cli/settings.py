@@ -29,7 +29,12 @@ def begin_log(config: TrainerConfig) -> None:
     from streamfreq.logs import add_secret, configure_logging
 
     configure_logging(config.monitors.log_format, config.monitors.log_level)
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(logging.ERROR)
+    quiet_libraries()
     for text in secret_texts(config):
         add_secret(text)
+
+
+def quiet_libraries() -> None:
+    """Leave out what libraries tell about their own work."""
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.ERROR)

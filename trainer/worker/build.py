@@ -64,6 +64,7 @@ class Trainee:
     specials: DocumentTokens
     vocab_size: int
     dropout: bool
+    table: str
 
     @property
     def special_ids(self) -> set[int]:
@@ -101,7 +102,8 @@ def make_trainee(config: TrainerConfig, device: torch.device) -> Trainee:
         torch.manual_seed(config.seed)  # adapters begin at random
         plan = prepare(model, config.freezing, config.lora)
     scale_embedding_gradient(model, config.freezing.embedding_gradient_scale)
-    for line in trainable_table(plan, config.freezing).splitlines():
+    table = trainable_table(plan, config.freezing)
+    for line in table.splitlines():
         log.info("%s", line)
     plan.model.to(device)
     module = LanguageModelLoss(plan.model, choose_path(plan.model, config.loss, device))
@@ -109,7 +111,7 @@ def make_trainee(config: TrainerConfig, device: torch.device) -> Trainee:
     dropout = has_dropout(plan.model)
     if config.model.compile:
         compile_body(body_of(plan.model))
-    return Trainee(tokenizer, plan, module, specials, vocab_size, dropout)
+    return Trainee(tokenizer, plan, module, specials, vocab_size, dropout, table)
 
 
 def build_worker(

@@ -9,6 +9,7 @@ import kafka.errors as kafka_errors
 from kafka import KafkaAdminClient
 
 from streamfreq.config import KafkaConfig
+from streamfreq.errors import ServiceUnavailable
 from streamfreq.sources.kafka.client_log import tame_client_log
 from streamfreq.sources.kafka.failures import translate
 from streamfreq.sources.kafka.options import admin_options, consumer_options
@@ -40,3 +41,19 @@ def matching_topics(config: KafkaConfig, topics: Mapping[str, int]) -> list[str]
     """Those of `topics` that `topic_pattern` subscribes to: it matches from the name's start."""
     pattern = re.compile(config.topic_pattern)
     return [topic for topic in topics if pattern.match(topic)]
+
+
+def check_topics(config: KafkaConfig) -> str:
+    """What there is to read, in a phrase.
+
+    Raises ServiceUnavailable when there is no broker, or a topic is not there.
+    """
+    topics = list_topics(config)
+    wanted = config.topics or matching_topics(config, topics)
+    missing = [topic for topic in wanted if topic not in topics]
+    if missing or not wanted:
+        named = ", ".join(missing) or f"none that matches {config.topic_pattern}"
+        raise ServiceUnavailable(
+            f"kafka.topics: {named} is not there; create it, or correct the name"
+        )
+    return ", ".join(f"{topic} with {topics[topic]} partitions" for topic in wanted)
