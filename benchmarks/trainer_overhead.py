@@ -8,9 +8,9 @@ which snapshots are published meanwhile, the subscriber's swap at each step, rep
 frequency, band losses. Both see as many tokens by the same loss path. The ratio is that of the
 medians; the spread is the quartiles of the ratios of neighbouring steps.
 
-The peak of the loss is that of a process of its own, above what it held before: forward and backward
-of head and loss. With a GPU it is the allocator's peak, and Liger's loss stands beside it where it
-is installed. `--json` prints one line instead.
+The peak of the loss is that of a process of its own, above what it held before, in forward and
+backward of head and loss. With a GPU it is the allocator's peak, and Liger's loss stands beside it
+where it is installed. `--json` prints one line instead.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def main() -> None:
     print(f"{result['parameters']:,} parameters, V = {V:,}, {ROWS} rows of {BLOCK}, {DEVICE}")
     print(f"plain {result['plain_ms']:.1f} ms, weighted {result['weighted_ms']:.1f} ms a step")
     print(f"ratio {result['step_ratio']:.3f}, quartiles of neighbours {low:.3f} to {high:.3f}")
-    print(f"{result['versions']} snapshots were used")
+    print(f"snapshots up to version {result['versions']} were swapped in meanwhile")
     names = [name for name in result if name.endswith("_peak_mb")]
     print("peak of the loss, MB: " + ", ".join(f"{name[:-8]} {result[name]:,}" for name in names))
     print(f"fused to plain {result['loss_peak_ratio']:.3f}")

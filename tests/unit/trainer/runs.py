@@ -34,9 +34,9 @@ def texts(count: int, seed: int = 0) -> list[str]:
     return [" ".join(chance.choices(WORDS.split(), k=chance.randint(3, 12))) for _ in range(count)]
 
 
-def make_tokenizer(folder: Path) -> Path:
+def make_tokenizer(folder: Path, vocab_size: int = VOCAB_SIZE) -> Path:
     path = folder / "tokenizer.json"
-    learn_bpe(texts(400, seed=9), VOCAB_SIZE, path)
+    learn_bpe(texts(400, seed=9), vocab_size, path)
     return path
 
 
