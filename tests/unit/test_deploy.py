@@ -13,11 +13,15 @@ import pytest
 import yaml
 
 from streamfreq.config import Config
-from streamfreq.config.load import ENV_PREFIX, load_config
+from streamfreq.config.load import ENV_PREFIX, load_config, load_sections
+from trainer.cli import COMMANDS
+from trainer.cli.settings import ENV_PREFIX as TRAINER_PREFIX
+from trainer.config import TrainerConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
+TRAINER_EXAMPLE = ROOT / "deploy" / "trainer.toml"
 EXAMPLE = ROOT / "deploy" / "streamfreq.toml"
 
 Mapping = dict[str, Any]
@@ -270,16 +274,22 @@ def test_redis_keeps_what_it_is_given(services: dict[str, Mapping]) -> None:
     assert services["redis"]["volumes"] == ["redis-data:/data"]
 
 
-@pytest.mark.parametrize("service", ["daemon", "trainer"])
+@pytest.mark.parametrize(
+    ("service", "prefix", "root", "file"),
+    [
+        ("daemon", ENV_PREFIX, Config, EXAMPLE),
+        ("trainer", TRAINER_PREFIX, TrainerConfig, TRAINER_EXAMPLE),
+    ],
+)
 def test_variables_are_fields_and_the_configuration_loads(
-    services: dict[str, Mapping], service: str
+    services: dict[str, Mapping], service: str, prefix: str, root: type, file: Path
 ) -> None:
     environment: dict[str, str] = services[service]["environment"]
-    assert all(name.startswith(ENV_PREFIX) for name in environment)
-    config = load_config(EXAMPLE, env=environment)
+    assert all(name.startswith(prefix) for name in environment)
+    config = load_sections(root, file, env=environment, prefix=prefix)
     for name, value in environment.items():
         found: Any = config
-        for part in name.removeprefix(ENV_PREFIX).lower().split("__"):
+        for part in name.removeprefix(prefix).lower().split("__"):
             assert part in type(found).model_fields, name
             found = getattr(found, part)
         assert found in (value, [value])
@@ -295,6 +305,20 @@ def test_the_configuration_fits_the_services(services: dict[str, Mapping]) -> No
     grace = re.fullmatch(r"(\d+)s", daemon["stop_grace_period"])
     assert grace
     assert int(grace[1]) > config.schedule.shutdown_timeout_seconds
+
+
+def test_the_trainer_fits_the_daemon(services: dict[str, Mapping]) -> None:
+    daemon = load_config(EXAMPLE, env=services["daemon"]["environment"])
+    environment = services["trainer"]["environment"]
+    trainer = load_sections(TrainerConfig, TRAINER_EXAMPLE, env=environment, prefix=TRAINER_PREFIX)
+    assert trainer.subscriber.job == daemon.job
+    assert trainer.kafka.topics == daemon.kafka.topics
+    assert (trainer.value, trainer.text) == (daemon.value, daemon.text)
+    assert trainer.redis.url == daemon.redis.url
+    (port,) = services["trainer"]["ports"]
+    assert port.endswith(f":{trainer.monitors.http_port}")
+    volumes = services["trainer"]["volumes"]
+    assert any(trainer.output.startswith(volume.split(":")[1]) for volume in volumes)
 
 
 def test_each_of_many_daemons_gets_a_port_of_the_host(services: dict[str, Mapping]) -> None:
@@ -346,14 +370,13 @@ def test_the_daemons_command_line_parses(
 
 
 def test_the_trainers_command_exists(services: dict[str, Mapping]) -> None:
-    from trainer.cli import cli
-
     trainer = services["trainer"]
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
         "scripts"
     ]
     assert trainer["entrypoint"][0] in scripts
-    assert trainer["command"][0] in cli.commands
+    assert trainer["command"][0] in COMMANDS
+    assert _host_path(trainer, trainer["command"][2]) == str(TRAINER_EXAMPLE)
     assert trainer["profiles"] == ["trainer"]
     assert trainer["shm_size"]
     (device,) = trainer["deploy"]["resources"]["reservations"]["devices"]
