@@ -13,7 +13,7 @@ import numpy as np
 from streamfreq.records import BoolArray, FloatArray, Int32Array
 from trainer.blocks import IGNORED, Block
 from trainer.config import ReplayConfig
-from trainer.replay.draws import WeightedDraws, example_weights
+from trainer.draws import WeightedDraws, example_weights
 from trainer.token_weights import TokenTables
 
 _FIRST_ROWS = 64

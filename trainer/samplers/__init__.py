@@ -12,7 +12,7 @@ import numpy as np
 from torch.utils.data import Sampler
 
 from streamfreq.records import FloatArray, Int32Array, Int64Array
-from trainer.replay import WeightedDraws
+from trainer.draws import WeightedDraws
 from trainer.token_weights import TokenTables
 
 __all__ = ["FrequencyAwareSampler", "Tables"]

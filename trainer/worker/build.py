@@ -141,15 +141,7 @@ def build_worker(
     # Dropout is to differ between processes, and to be the same in each run.
     set_seed(config.seed, device_specific=True)
     subscriber = _subscriber(config, trainee, accelerator.device, ranks, clock)
-    monitors = Monitors(
-        config.monitors,
-        Path(config.output),
-        clock,
-        is_main=ranks.is_main,
-        reduce=_reduce(accelerator),
-        token_text=trainee.tokenizer.token_text,
-        special_ids=trainee.special_ids,
-    )
+    monitors = _monitors(config, trainee, accelerator, clock)
     shape = StepShape(
         config.step.rows, config.step.accumulation, ranks.count, config.data.block_size
     )
@@ -157,16 +149,7 @@ def build_worker(
     if ranks.is_main:
         until_end = until_caught_up or config.source.kind == "files"
         stream = _stream(config, trainee, source or open_source(config, clock), clock, until_end)
-        replay = ReplayBuffer(config.replay, config.data.block_size, config.seed)
-        mixer = Mixer(
-            stream,
-            replay,
-            config.replay,
-            shape.step_rows,
-            config.data.max_wait_seconds,
-            clock,
-        )
-        reading = Reading(stream, mixer, replay)
+        reading = _reading(config, stream, shape.step_rows, clock)
     stateful: dict[str, Any] = {"step": step, "subscriber": subscriber, "monitors": monitors}
     if reading is not None:
         stateful["mixer"] = reading.mixer
@@ -241,6 +224,27 @@ def _stream(
     start = "earliest" if config.source.kind == "files" else config.kafka.start
     return BlockStream(
         source, documents, packer, config.data, StartAt(policy=start), clock, until_end=until_end
+    )
+
+
+def _reading(config: TrainerConfig, stream: BlockStream, rows: int, clock: Clock) -> Reading:
+    replay = ReplayBuffer(config.replay, config.data.block_size, config.seed)
+    wait_seconds = config.data.max_wait_seconds
+    mixer = Mixer(stream, replay, config.replay, rows, wait_seconds, clock)
+    return Reading(stream, mixer, replay)
+
+
+def _monitors(
+    config: TrainerConfig, trainee: Trainee, accelerator: Accelerator, clock: Clock
+) -> Monitors:
+    return Monitors(
+        config.monitors,
+        Path(config.output),
+        clock,
+        is_main=accelerator.is_main_process,
+        reduce=_reduce(accelerator),
+        token_text=trainee.tokenizer.token_text,
+        special_ids=trainee.special_ids,
     )
 
 

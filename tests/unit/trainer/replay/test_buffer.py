@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from trainer.blocks import IGNORED, Block
 from trainer.config import ReplayConfig
-from trainer.replay import ReplayBuffer, WeightedDraws, example_weights
+from trainer.draws import WeightedDraws, example_weights
+from trainer.replay import ReplayBuffer
 from trainer.token_weights import TokenTables
 
 V, T = 16, 6
