@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from streamfreq.cli.output import print_json
-from streamfreq.commands import json_option
-from streamfreq.errors import UsageError
+from streamfreq.commands import json_option, write_example
 
 
 @click.command()
@@ -26,13 +25,7 @@ def init(file: Path, force: bool, as_json: bool) -> None:
     if str(file) == "-":
         click.echo(text, nl=False)
         return
-    try:
-        with file.open("w" if force else "x", encoding="utf-8") as target:
-            target.write(text)
-    except FileExistsError:
-        raise UsageError(f"{file} is there already; --force overwrites it") from None
-    except OSError as error:
-        raise UsageError(f"{file} can't be written ({error.strerror})") from None
+    write_example(file, text, force=force)
     if as_json:
         print_json({"file": str(file)})
         return

@@ -110,7 +110,7 @@ def fetch_from_hub(name: str) -> Path:
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
     except ImportError as error:
         raise _unreachable(name, "huggingface_hub is not installed") from error
-    cached_only = not _hub_has_an_address()
+    cached_only = not hub_has_an_address()
     for file in _HUB_FILES:
         try:
             path = Path(
@@ -130,7 +130,7 @@ def fetch_from_hub(name: str) -> Path:
     raise _unreachable(name, f"the repository has none of {', '.join(_HUB_FILES)}")
 
 
-def _hub_has_an_address() -> bool:
+def hub_has_an_address() -> bool:
     """Whether there is any use in asking: without a name server the library tries for long."""
     from huggingface_hub import constants
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from streamfreq.errors import UsageError
+from streamfreq.commands import write_example
 
 
 @click.command()
@@ -23,12 +23,6 @@ def init(file: Path, force: bool) -> None:
     if str(file) == "-":
         click.echo(text, nl=False)
         return
-    try:
-        with file.open("w" if force else "x", encoding="utf-8") as target:
-            target.write(text)
-    except FileExistsError:
-        raise UsageError(f"{file} is there already; --force overwrites it") from None
-    except OSError as error:
-        raise UsageError(f"{file} can't be written ({error.strerror})") from None
+    write_example(file, text, force=force)
     click.echo(f"wrote {file}; next: set kafka.topics and model.path in it, then")
     click.echo(f"streamfreq-trainer check -c {file}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +13,7 @@ from streamfreq.errors import ConfigError
 from trainer.config import LossConfig
 from trainer.losses import fused
 from trainer.losses.parts import body_of, causal_model, head_of
+from trainer.modes import evaluating
 
 SMALL_VOCABULARY = 4096
 """On a CPU fused is the slower one below (up to 4 times for V = 64, 1.3 for 2,000, even at 8,000),
@@ -93,7 +92,7 @@ def _difference(model: nn.Module, device: torch.device) -> str:
         seen.append(wide.to(output.dtype).reshape(output.shape))
         return seen[-1]
 
-    with _evaluating(model):
+    with evaluating(model):
         hidden_BTD = body_of(model)(**inputs, use_cache=False).last_hidden_state
         handle = head.register_forward_hook(replace)
         try:
@@ -112,15 +111,3 @@ def _same(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(
         one.float(), other.float(), rtol=tolerance, atol=tolerance
     )
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards every module is in the mode it was in."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

@@ -5,11 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-import socket
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import torch
 import transformers
@@ -17,6 +14,7 @@ from transformers import AutoConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from streamfreq.errors import ConfigError
+from streamfreq.tokenization.huggingface import hub_has_an_address
 from trainer.config import ModelConfig
 
 log = logging.getLogger("trainer.models")
@@ -88,7 +86,7 @@ def _stored(config: ModelConfig) -> PreTrainedModel:
             str(folder) if local else name,
             output_loading_info=True,
             trust_remote_code=config.trust_remote_code,
-            local_files_only=local or not _hub_has_an_address(),
+            local_files_only=local or not hub_has_an_address(),
             **_options(config, config.dtype),
         )
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
@@ -137,19 +135,6 @@ def _options(config: ModelConfig, dtype: str) -> dict[str, Any]:
 def _typed(model: Any) -> PreTrainedModel:
     assert isinstance(model, PreTrainedModel)
     return model
-
-
-def _hub_has_an_address() -> bool:
-    """Whether there is any use in asking: without a name server the library tries for long."""
-    from huggingface_hub import constants
-
-    if "https" in getproxies():
-        return True
-    try:
-        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
-    except OSError:
-        return False
-    return True
 
 
 def _first_line(error: Exception) -> str:

@@ -6,12 +6,12 @@ Shape legend: T tokens of a row.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from trainer.modes import evaluating
 
 log = logging.getLogger("trainer.models")
 
@@ -26,7 +26,7 @@ def isolates_documents(model: nn.Module) -> bool:
     """
     device = next(model.parameters()).device
     first, second = torch.arange(3, 8, device=device), torch.arange(9, 16, device=device)
-    with _evaluating(model):
+    with evaluating(model):
         alone = [_logits(model, ids, [len(ids)]) for ids in (first, second)]
         packed = _logits(model, torch.cat((first, second)), [len(first), len(second)])
     difference = (packed - torch.cat(alone)).abs().max()
@@ -63,14 +63,3 @@ def _logits(model: nn.Module, ids_T: Tensor, lengths: list[int]) -> Tensor:
     output = model(input_ids=ids_T[None], position_ids=positions_T[None], use_cache=False)
     logits: Tensor = output.logits[0].float()
     return logits
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

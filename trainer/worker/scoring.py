@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from trainer.blocks import IGNORED, Batch
+from trainer.modes import evaluating
 from trainer.reports import TokenLosses
 
 
@@ -19,13 +20,8 @@ class Scorer:
 
     def score(self, batches: Sequence[Batch]) -> list[TokenLosses]:
         """Plain cross entropy of every row; replayed rows are marked as not fresh."""
-        training = self._module.training
-        self._module.eval()
-        try:
-            with torch.no_grad():
-                return [self._score(batch) for batch in batches]
-        finally:
-            self._module.train(training)
+        with evaluating(self._module), torch.no_grad():
+            return [self._score(batch) for batch in batches]
 
     def _score(self, batch: Batch) -> TokenLosses:
         losses_BS = self._module(batch.ids_BT, batch.positions_BT, batch.labels_BT)
