@@ -10,9 +10,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from PIL import Image
 
 from streamfreq.cli.demo.text import documentation
 from streamfreq.snapshots import read_snapshot_file
+from trainer.monitors.history import read_history
 
 pytestmark = pytest.mark.redis_server
 
@@ -28,7 +30,7 @@ def demo(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_counts_all_of_the_users_file_and_leaves_no_process(tmp_path: Path) -> None:
     text = tmp_path / "own.txt.gz"
-    lines = [f"number {n} of some words" for n in range(500)]
+    lines = [f"number {n} of some words " + "that come again and again " * 6 for n in range(500)]
     text.write_bytes(gzip.compress("\n".join(lines).encode()))
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     done = demo(tmp_path / "demo", "--text", str(text), "--seconds", "10")
@@ -39,6 +41,12 @@ def test_it_counts_all_of_the_users_file_and_leaves_no_process(tmp_path: Path) -
     assert snapshot.records_H[-1] == 500
     log = (tmp_path / "demo" / "daemon.log").read_text()
     assert snapshot.version == int(re.findall(r"published snapshot (\d+)", log)[-1])
+    trained = list(read_history(tmp_path / "demo" / "training" / "metrics.jsonl"))
+    assert trained[-1]["records"] == 500
+    assert trained[-1]["version"] > 0
+    assert f"The picture: {tmp_path / 'demo' / 'training.png'}" in done.stdout
+    with Image.open(tmp_path / "demo" / "training.png") as image:
+        assert image.size == (1200, 960)
     after = {process.pid for process in psutil.Process().children(recursive=True)}
     assert after <= before
 

@@ -124,6 +124,14 @@ class Monitors:
         """
         if step % self._config.log_interval_steps:
             return None
+        return self._end_interval(step, facts)
+
+    def finish(self, step: int, facts: Callable[[], RunFacts]) -> None:
+        """The run ends behind `step`: show what is left of an interval."""
+        if self._last is not None:
+            self._end_interval(step, facts)
+
+    def _end_interval(self, step: int, facts: Callable[[], RunFacts]) -> float | None:
         assert self._tables is not None
         device = self._tables.weights_V.device
         fresh, every = (losses.take(self._reduce, device) for losses in (self._fresh, self._all))

@@ -37,6 +37,31 @@ def build_schedule(
     return LambdaLR(optimizer, rate_factor(config, max_steps))
 
 
+class Settings:
+    """What the configuration says about the optimizer, to be kept over a resumed state.
+
+    A saved optimizer holds the rates that it was saved with; a run that goes on is to follow
+    its configuration, which may be another one now. Made before the state is loaded.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, schedule: LambdaLR) -> None:
+        self._optimizer = optimizer
+        self._schedule = schedule
+        self._groups = [
+            {name: group[name] for name in ("initial_lr", "betas", "eps", "weight_decay")}
+            for group in optimizer.param_groups
+        ]
+
+    def apply(self) -> None:
+        """Set rates, moments' decay and weight decay again, for the updates made so far."""
+        schedule = self._schedule
+        schedule.base_lrs = [group["initial_lr"] for group in self._groups]
+        factor = schedule.lr_lambdas[0](schedule.last_epoch)
+        for group, wanted in zip(self._optimizer.param_groups, self._groups, strict=True):
+            group.update(wanted, lr=wanted["initial_lr"] * factor)
+        schedule._last_lr = [group["lr"] for group in self._optimizer.param_groups]
+
+
 def rate_factor(config: OptimizerConfig, max_steps: int) -> Callable[[int], float]:
     """The factor of the peak rate for the update after so many updates."""
     warmup = config.warmup_steps

@@ -43,7 +43,7 @@ from trainer.models import (
 )
 from trainer.monitors import Monitors
 from trainer.replay import ReplayBuffer
-from trainer.step import TrainStep, build_optimizer, build_schedule
+from trainer.step import Settings, TrainStep, build_optimizer, build_schedule
 from trainer.subscriber import DistributedRanks, Ranks, SingleRank, Subscriber
 from trainer.token_weights import Puller, Recipe, Terms, TokenTables, check_recipe
 from trainer.worker.rows import RowSharing, StepShape
@@ -153,7 +153,8 @@ def build_worker(
     stateful: dict[str, Any] = {"step": step, "subscriber": subscriber, "monitors": monitors}
     if reading is not None:
         stateful["mixer"] = reading.mixer
-    saver = Saver(config, accelerator, _identity(config, trainee), stateful, clock)
+    settings = Settings(step.optimizer, step.lr_scheduler)
+    saver = Saver(config, accelerator, _identity(config, trainee), stateful, settings.apply, clock)
     parts = Parts(
         module=module,
         step=step,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -54,7 +54,10 @@ class Identity:
 
 
 class Saver:
-    """Saves and restores a whole run. Every process calls it at the same steps."""
+    """Saves and restores a whole run. Every process calls it at the same steps.
+
+    after_load: called when model and optimizer are loaded, before the other parts are.
+    """
 
     def __init__(
         self,
@@ -62,12 +65,14 @@ class Saver:
         accelerator: Accelerator,
         identity: Identity,
         parts: Mapping[str, Stateful],
+        after_load: Callable[[], None],
         clock: Clock,
     ) -> None:
         self._config = config
         self._accelerator = accelerator
         self._identity = identity
         self._parts = parts
+        self._after_load = after_load
         self._clock = clock
         output = Path(config.output)
         self._store = ResumeStore(output / "resume", config.save.keep)
@@ -94,6 +99,7 @@ class Saver:
         parts = state.parts()
         self._identity.check(parts["run"]["identity"], self._config.output)
         self._accelerator.load_state(str(state.weights_folder))
+        self._after_load()
         for name, part in self._parts.items():
             part.load_state_dict(parts[name])
         log.info("resumed behind step %d from %s", state.step, state.folder)

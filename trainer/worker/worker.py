@@ -80,25 +80,20 @@ class Worker:
     def run(self) -> None:
         """Train until there is an end: the stream's, max_steps, or `stop`.
 
-        When reading becomes impossible, what was learned is saved before that is raised.
+        When reading becomes impossible, or a snapshot too old, what was learned is saved before
+        that is raised. When the steps themselves fail, the last resume state stays as it is.
         """
         try:
             self._begin()
-            self._train_on()
+            while self._turn():
+                pass
+            self._parts.monitors.finish(self._step, self._facts)
             self._save()
             self._export()
             if self._failure is not None:
                 raise self._failure
         finally:
             self._close()
-
-    def _train_on(self) -> None:
-        """Steps until the end, or until something makes it impossible to go on."""
-        try:
-            while self._turn():
-                pass
-        except StreamfreqError as error:
-            self._failure = error
 
     def _begin(self) -> None:
         parts = self._parts
@@ -118,7 +113,11 @@ class Worker:
     def _turn(self) -> bool:
         """One step, or a short wait; whether to go on."""
         parts = self._parts
-        self._use(parts.subscriber.at_step_boundary())  # 1
+        try:
+            self._use(parts.subscriber.at_step_boundary())  # 1
+        except StreamfreqError as error:
+            self._failure = error
+            return False
         began = time.monotonic()
         order, rows = self._choose()
         order, batches = parts.sharing.share(order, rows)  # 2

@@ -111,7 +111,8 @@ def _show(
             stack.enter_context(process)
         if feeder is not None:
             feeder.start()
-        with Screen(config, daemon, records, trainer) as screen:
+        topic = feeder is not None
+        with Screen(config, daemon, records, trainer, live_topic=topic) as screen:
             while not screen.done and time.monotonic() - begun < MAX_SECONDS:
                 daemon.check()
                 if trainer is not None and not trainer.ended:

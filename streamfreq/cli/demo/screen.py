@@ -31,10 +31,13 @@ class Screen:
         daemon: ChildProcess,
         records: int,
         trainer: ChildProcess | None = None,
+        *,
+        live_topic: bool = False,
     ) -> None:
         self._daemon = daemon
         self._trainer = trainer
         self._training: dict[str, float] = {}
+        self._live_topic = live_topic
         self._total = records
         self._store = open_snapshots(
             RedisConfig(url=config.redis_url), SnapshotsConfig(), config.job
@@ -58,9 +61,16 @@ class Screen:
 
     @property
     def done(self) -> bool:
-        """Whether every record is counted."""
-        counted = self._metrics.get("streamfreq_records_total", 0)
-        return counted + self._metrics.get("streamfreq_bad_records_total", 0) >= self._total
+        """Whether every record is counted, and read by the trainer."""
+        return _records(self._metrics, "streamfreq") >= self._total and self._trained
+
+    @property
+    def _trained(self) -> bool:
+        trainer = self._trainer
+        if trainer is None or trainer.ended:
+            return True
+        # From a topic it never ends by itself; from a file it does, behind the last step.
+        return self._live_topic and _records(self._training, "trainer") >= self._total
 
     def refresh(self) -> None:
         """Look at the daemon's metrics and the newest snapshot, and show them."""
@@ -153,6 +163,12 @@ class Screen:
                 f"{row.weights.get('default', 1.0):.2f}",
             )
         return Group(facts, rising)
+
+
+def _records(metrics: dict[str, float], program: str) -> float:
+    """Records used and records set aside, so far."""
+    used = metrics.get(f"{program}_records_total", 0.0)
+    return used + metrics.get(f"{program}_bad_records_total", 0.0)
 
 
 def _is_word(token: str) -> bool:

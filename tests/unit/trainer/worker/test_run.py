@@ -233,6 +233,32 @@ def test_bad_records_are_counted_and_stop_by_policy(made, tmp_path: Path) -> Non
     assert ResumeStore(tmp_path / "stop" / "resume", 2).latest() is not None
 
 
+def test_a_run_that_goes_on_follows_its_configuration(made, tmp_path: Path) -> None:
+    train(run_config(tmp_path, *made, max_steps=4))
+    train(run_config(tmp_path, *made, max_steps=6, optimizer={"learning_rate": 5e-4}))
+    rates = [item["learning_rate"] for item in read_history(tmp_path / "metrics.jsonl")]
+    assert rates == pytest.approx([1e-3, 2e-3, 3e-3, 3e-3, 5e-4, 5e-4])
+
+
+def test_steps_that_all_fail_leave_the_last_good_state(made, tmp_path: Path) -> None:
+    """A rate that blows the model up: training stops, and what it saved before is not lost."""
+    train(run_config(tmp_path, *made, max_steps=4))
+    good = ResumeStore(tmp_path / "resume", 2).latest()
+    with pytest.raises(DataRefused, match=r"step .* in a row") as refused:
+        train(
+            run_config(
+                tmp_path,
+                *made,
+                optimizer={"learning_rate": 1e30, "warmup_steps": 0},
+                step={"max_bad_steps": 3},
+                save={"interval_steps": 100},
+            )
+        )
+    assert "learning" in str(refused.value)
+    assert ResumeStore(tmp_path / "resume", 2).latest() == good
+    assert not any("0000000005" in path.name for path in (tmp_path / "models").iterdir())
+
+
 def test_an_empty_stream_ends_without_a_step(made, tmp_path: Path) -> None:
     stream = tmp_path / "empty.txt"
     stream.write_text("")
