@@ -95,6 +95,37 @@ def test_an_interrupted_run_equals_an_uninterrupted_one(
     assert same_parameters(exported(tmp_path), exported(uninterrupted))
 
 
+KINDS = {
+    "one document a row": {"data": {"packing": False}},
+    "adapters": {"lora": {"rank": 2, "dropout": 0.1}},
+    "gradual unfreezing": {"freezing": {"first_layers": 2, "unfreeze_every_steps": 3}},
+    "bf16": {"step": {"precision": "bf16"}},
+    "fp16": {"step": {"precision": "fp16"}, "loss": {"path": "fused"}},
+    "reservoir": {
+        "replay": {"eviction": "reservoir", "importance": 0.5, "share": 0.5, "capacity": 5},
+        "loss": {"kind": "focal"},
+    },
+    "logit adjustment": {"loss": {"kind": "logit_adjustment"}},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_run_goes_on_exactly(
+    made, uninterrupted: Path, tmp_path: Path, kind: str
+) -> None:
+    sections = {
+        **KINDS[kind],
+        "subscriber": {"wait_seconds": 20},
+        "redis": {"url": f"memory://{uninterrupted}"},
+    }
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    train(run_config(whole, *made, max_steps=9, **sections))
+    for steps in (5, 9):
+        train(run_config(cut, *made, max_steps=steps, **sections))
+    assert history(cut) == history(whole)
+    assert all(version == 1 for *_, version in history(cut))
+
+
 def test_kill_at_any_moment_and_go_on(made, uninterrupted: Path, tmp_path: Path) -> None:
     """The process is killed while it trains; the run that goes on is the same to the last bit."""
     folder = tmp_path / "output"
