@@ -31,6 +31,7 @@ class Positions:
         self._untold: set[TopicPartition] = set()
         self._report_due = 0.0
         self._reported: Mapping[TopicPartition, int] = {}
+        self.leaving = False
         self.assigned: set[TopicPartition] = set()
         self.trained: Mapping[TopicPartition, int] = {}
         self.gap_records = 0
@@ -52,26 +53,39 @@ class Positions:
         }
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Somebody else joined the group, or we leave it."""
-        self.assigned.difference_update(partitions)
-        self._untold.difference_update(partitions)
+        """Somebody else joined the group, or we leave it; what is ours again goes on from here."""
+        if partitions and not self.leaving:
+            self._warn("taken away", partitions)
+        self._drop(partitions)
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """The group has given these to somebody else."""
+        if partitions:
+            self._warn("given to another member", partitions)
+        self._drop(partitions)
+
+    def _warn(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         log.warning(
-            "%d partitions were given to another member of the group; each trainer needs a "
-            "group of its own (kafka.group_id)",
+            "%d partitions were %s by the consumer group; a second member takes a part of the "
+            "stream away: each trainer needs a group of its own (kafka.group_id)",
             len(partitions),
+            what,
         )
-        self.on_revoked(partitions)
+
+    def _drop(self, partitions: Sequence[TopicPartition]) -> None:
+        self.assigned.difference_update(partitions)
+        self._untold.difference_update(partitions)
 
     def on_gap(self, partition: TopicPartition, first: int, last: int) -> None:
         """Records that the broker no longer has are never trained on."""
         self.gap_records += last - first
         log.warning("%s: offsets %d to %d are gone, not trained on", partition, first, last - 1)
 
-    def polled(self, batch: RecordBatch) -> None:
-        """Note where the batch ends; raises DataRefused when its topic was made anew."""
+    def polled(self, batch: RecordBatch) -> RecordBatch:
+        """The part of the batch that was not read before; notes where it ends.
+
+        Raises DataRefused when its topic was made anew.
+        """
         topic = batch.partition.topic
         known = self._topic_ids.setdefault(topic, batch.topic_id)
         if batch.topic_id and known and batch.topic_id != known:
@@ -80,7 +94,11 @@ class Positions:
                 "this run; begin another one (name another output folder)"
             )
         self._untold.discard(batch.partition)
+        wanted = self._next.get(batch.partition, 0)
+        if batch.next_offset < wanted:  # reading is beyond it already, and does not go back
+            return RecordBatch.empty(batch.partition, wanted, batch.topic_id)
         self._next[batch.partition] = batch.next_offset
+        return batch.since(wanted)
 
     def lag(self, ends: Mapping[TopicPartition, int] | None) -> int | None:
         """Records that are there and not packed yet; None while that is not known."""

@@ -7,7 +7,7 @@ import queue
 import random
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streamfreq.clock import Clock
@@ -18,17 +18,20 @@ from streamfreq.sources.base import StartAt
 from trainer.batches.documents import Documents, split
 from trainer.batches.packer import Packed, Packer
 from trainer.batches.positions import Positions
+from trainer.batches.silence import Silence
 from trainer.blocks import Block, StreamState
 from trainer.config import DataConfig
 
 log = logging.getLogger("trainer.batches")
 
 POLL_TIMEOUT_MS = 100
+FULL_POLL_TIMEOUT_MS = 10
+"""While the queue is full: keeps us in the group, and no reader waits long for it."""
 CHUNK_BYTES = 1_000_000
-"""So much text is tokenized between two looks at the queue."""
+"""So much text is tokenized at once."""
 LOOK_SECONDS = 1.0
 """How often the ends of the partitions are asked for."""
-SILENCE_SECONDS = 30.0
+
 LONGEST_BACKOFF_SECONDS = 30.0
 
 
@@ -82,7 +85,10 @@ class BlockStream:
         self._positions = Positions(packer, start)
         self._queue: queue.SimpleQueue[Read | None] = queue.SimpleQueue()
         self._finished = False
+        self._marked = False
+        self._room = threading.Event()
         self._pending: deque[RecordBatch] = deque()
+        self._packing: Iterator[Packed] | None = None
         self._stopping = threading.Event()
         self._done = threading.Event()
         self._error: BaseException | None = None
@@ -90,8 +96,7 @@ class BlockStream:
         self._lag: int | None = None
         self._look_due = 0.0
         self._paused: set[TopicPartition] = set()
-        self._opened_at = 0.0
-        self._silence_told = False
+        self._silence = Silence(0.0, 0)
         self._stats = StreamStats()
         self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
 
@@ -99,8 +104,8 @@ class BlockStream:
         """Begin to read behind `state`."""
         self._positions.begin(state)
         self._stats = StreamStats(state.records, state.tokens)
-        self._put(self._packer.resume(state))
-        self._opened_at = self._clock.monotonic()
+        self._packing = self._packer.resume(state)
+        self._silence = Silence(self._clock.monotonic(), state.records)
         self._thread.start()
 
     def get(self, timeout_seconds: float) -> Read | None:
@@ -118,6 +123,7 @@ class BlockStream:
         except queue.Empty:
             return None
         self._hungry_since = None
+        self._room.set()
         if read is None:
             self._finished = True
             self._raise_error()
@@ -130,9 +136,10 @@ class BlockStream:
     @property
     def ended(self) -> bool:
         """Whether every block there will ever be was got."""
-        if self._error is not None or not self._done.is_set():
+        if self._error is not None or not self._marked:
             return False
-        return self._finished or self._queue.qsize() == 1  # the mark of the end
+        # The mark of the end is in the queue or was got, so one item left is the mark.
+        return self._finished or self._queue.qsize() == 1
 
     def trained(self, state: StreamState) -> None:
         """Training is behind `state`: for lag tools, the group is told now and then."""
@@ -145,6 +152,7 @@ class BlockStream:
     def close(self) -> None:
         """Stop reading and leave the group."""
         self._stopping.set()
+        self._room.set()
         if self._thread.is_alive():
             self._thread.join(15)
 
@@ -169,6 +177,7 @@ class BlockStream:
         finally:
             self._done.set()
             self._queue.put(None)
+            self._marked = True
             self._close_source()
 
     def _open_source(self) -> None:
@@ -189,18 +198,17 @@ class BlockStream:
 
     def _turn(self) -> None:
         """Poll, pack while there is room, look whether this is the end."""
+        self._room.clear()
         self._back_pressure()
-        waits = not self._pending or self._full
-        for batch in self._source.poll(POLL_TIMEOUT_MS if waits else 0):
-            self._positions.polled(batch)
-            self._pending.extend(split(batch, CHUNK_BYTES))
-        packed = False
-        while self._pending and not self._full and not self._stopping.is_set():
-            self._pack(self._pending[0])
-            self._pending.popleft()
-            packed = True
-        if not packed:
+        full = self._full
+        idle_ms = 0 if self._at_work else POLL_TIMEOUT_MS
+        for batch in self._source.poll(FULL_POLL_TIMEOUT_MS if full else idle_ms):
+            self._pending.extend(split(self._positions.polled(batch), CHUNK_BYTES))
+        if full:
+            self._room.wait(POLL_TIMEOUT_MS / 1000)
+        if not self._pack():
             self._look()
+        self._silence.look(self._clock.monotonic(), self._packer.records, self._positions.assigned)
         self._count()
         self._positions.report(self._source, self._clock.monotonic())
 
@@ -217,16 +225,44 @@ class BlockStream:
     def _full(self) -> bool:
         return self._queue.qsize() >= self._data.queue_blocks
 
-    def _pack(self, batch: RecordBatch) -> None:
+    @property
+    def _at_work(self) -> bool:
+        """Whether there is something to pack."""
+        return self._packing is not None or bool(self._pending)
+
+    def _pack(self) -> bool:
+        """Pack block by block while there is room; whether there was room and work."""
+        packed = False
+        while self._at_work and not self._full and not self._stopping.is_set():
+            packed = True
+            if self._packing is None:
+                self._packing = self._packed(self._pending[0])
+            try:
+                item = next(self._packing, None)
+            except ServiceUnavailable:
+                # Nothing of the batch is packed yet, and it stays the first in line.
+                self._packing = None
+                raise
+            if item is None:
+                self._packing = None
+            else:
+                self._put(item)
+        return packed
+
+    def _packed(self, batch: RecordBatch) -> Iterator[Packed]:
         partition = batch.partition
         for document in self._documents.of(batch):
-            self._put(self._packer.add(document.ids_L, partition, document.next_offset))
+            yield from self._packer.add(document.ids_L, partition, document.next_offset)
         self._packer.passed(partition, batch.next_offset, batch.topic_id)
+        self._pending.popleft()
 
-    def _put(self, packed: Iterable[Packed]) -> None:
-        for block, state in packed:
-            self._hungry_since = None
-            self._queue.put(Read(block, state))
+    def _put(self, packed: Packed) -> None:
+        self._hungry_since = None
+        self._queue.put(Read(*packed))
+
+    def _flush(self) -> None:
+        for packed in self._packer.flush():
+            self._put(packed)
 
     def _look(self) -> None:
         """Nothing came: how far the ends are, and whether a block is to go out as it is."""
@@ -234,17 +270,15 @@ class BlockStream:
         if now >= self._look_due:
             self._look_due = now + LOOK_SECONDS
             self._lag = self._positions.lag(self._source.end_offsets())
-            if self._until_end and self._lag == 0 and not self._pending:
-                self._put(self._packer.flush())
+            if self._until_end and self._lag == 0 and not self._at_work:
+                self._flush()
                 self._done.set()
                 return
         hungry = self._hungry_since
-        if hungry is not None and now - hungry >= self._data.max_wait_seconds:
-            self._put(self._packer.flush())
-        if not self._silence_told and now - self._opened_at > SILENCE_SECONDS:
-            self._silence_told = True
-            if not self._packer.records:
-                log.warning("no record yet: training waits for the stream")
+        waited = hungry is not None and now - hungry >= self._data.max_wait_seconds
+        # A document that is half packed may not be cut by a flush.
+        if waited and not self._at_work:
+            self._flush()
 
     def _count(self) -> None:
         self._stats = StreamStats(
@@ -257,6 +291,7 @@ class BlockStream:
         )
 
     def _close_source(self) -> None:
+        self._positions.leaving = True
         try:
             self._positions.report(self._source, None)
             self._source.close()

@@ -34,8 +34,8 @@ class ModelConfig(Section):
     """A new model from a configuration, like {model_type = "llama", hidden_size = 96, ...}."""
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     """Type of the parameters; auto: as stored."""
-    device: str = "auto"
-    """auto (CUDA when there is one), cpu."""
+    device: Literal["auto", "cpu"] = "auto"
+    """auto: CUDA when there is one."""
     attention: Literal["auto", "sdpa", "eager", "flash_attention_2"] = "auto"
     """Attention implementation; auto: the model's default."""
     gradient_checkpointing: bool = False

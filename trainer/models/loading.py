@@ -67,8 +67,12 @@ def _new(config: ModelConfig, vocab_size: int) -> PreTrainedModel:
             raise ConfigError(f"model.new.{name}: {kind} has no such field{hint}")
     try:
         built = AutoConfig.for_model(kind, **{"vocab_size": vocab_size, **fields})
-        return _typed(_CAUSAL.from_config(built, **_options(config, "float32")))
-    except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
+        return _typed(
+            _CAUSAL.from_config(
+                built, **_options(config, "float32" if config.dtype == "auto" else config.dtype)
+            )
+        )
+    except (ValueError, TypeError, RuntimeError, ImportError, ZeroDivisionError) as error:
         raise ConfigError(f"model.new: {kind} can't be made so: {_first_line(error)}") from error
 
 
@@ -120,13 +124,7 @@ def _require_causal(config: ModelConfig, folder: Path | None) -> None:
 
 
 def _options(config: ModelConfig, dtype: str) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "dtype": "auto"
-        if dtype == "auto"
-        else getattr(torch, config.dtype)
-        if config.dtype != "auto"
-        else torch.float32
-    }
+    options: dict[str, Any] = {"dtype": dtype if dtype == "auto" else getattr(torch, dtype)}
     if config.attention != "auto":
         options["attn_implementation"] = config.attention
     return options

@@ -32,6 +32,7 @@ class ReplayBuffer:
         self._power_V: FloatArray | None = None
         self._kept = 0
         self._seen = 0
+        self._oldest = 0
         self._weighed = False
         self._ids_NT: Int32Array = np.empty((0, block_size), np.int32)
         self._learned_NT: BoolArray = np.empty((0, block_size), np.bool_)
@@ -58,7 +59,10 @@ class ReplayBuffer:
         self._learned_NT[place] = block.labels_T != IGNORED
         self._positions_NT[place] = block.positions_T
         self._weights_N[place] = self._weight(place)
-        self._kept = max(self._kept, place + 1)
+        if place == self._kept:
+            self._kept += 1
+        elif self._config.eviction == "oldest":
+            self._oldest = (place + 1) % self._kept
         self._weighed = False
 
     def draw(self, count: int) -> tuple[list[Block], list[float]]:
@@ -104,32 +108,44 @@ class ReplayBuffer:
             "positions": self._positions_NT[rows],
             "weights": self._weights_N[rows],
             "seen": self._seen,
+            "oldest": self._oldest,
+            "capacity": self._config.capacity,
             "draws": self._draws.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state; with a smaller capacity only the first blocks fit."""
-        self._kept = min(len(state["ids"]), self._config.capacity)
-        size = state["ids"].shape[1]
-        self._grow(max(self._kept, min(_FIRST_ROWS, self._config.capacity)), size, copy=False)
-        rows = slice(0, self._kept)
-        self._ids_NT[rows] = state["ids"][rows]
-        self._learned_NT[rows] = state["learned"][rows]
-        self._positions_NT[rows] = state["positions"][rows]
-        self._weights_N[rows] = state["weights"][rows]
+        """Go on from a saved state.
+
+        The capacity may have changed: a larger one fills up with what comes, and into a smaller
+        one go the newest blocks.
+        """
+        capacity, saved = self._config.capacity, len(state["ids"])
+        self._kept = min(saved, capacity)
         self._seen = state["seen"]
+        self._oldest = state["oldest"]
+        order = np.arange(saved)
+        if state["capacity"] != capacity:
+            order = np.roll(order, -self._oldest)[saved - self._kept :]
+            self._oldest = 0
+        size = state["ids"].shape[1]
+        self._grow(max(self._kept, min(_FIRST_ROWS, capacity)), size, copy=False)
+        rows = slice(0, self._kept)
+        self._ids_NT[rows] = state["ids"][order]
+        self._learned_NT[rows] = state["learned"][order]
+        self._positions_NT[rows] = state["positions"][order]
+        self._weights_N[rows] = state["weights"][order]
         self._draws.load_state_dict(state["draws"])
         self._weighed = False
 
     def _place(self) -> int | None:
         """Where the next block goes; None: nowhere."""
         capacity = self._config.capacity
-        if self._seen < capacity:
-            return self._seen
+        if self._kept < capacity:
+            return self._kept
         if not capacity:
             return None
         if self._config.eviction == "oldest":
-            return self._seen % capacity
+            return self._oldest
         chosen = int(self._draws.random.integers(self._seen + 1))
         return chosen if chosen < capacity else None
 

@@ -64,6 +64,7 @@ class Puller:
         self._mistake: ConfigError | None = None
         self._away_since: float | None = None
         self._closed = False
+        self._pulled_at = clock.monotonic()
         quiet = logging.getLogger("trainer.token_weights.apscheduler")
         quiet.setLevel(logging.CRITICAL)
         self._scheduler = BackgroundScheduler(timezone="UTC", logger=quiet)
@@ -105,6 +106,7 @@ class Puller:
     def pull_now(self) -> None:
         """Look for a newer snapshot, in this thread; a failure is logged, never raised."""
         with self._turn:
+            self._pulled_at = self._clock.monotonic()
             try:
                 self._pull()
             except ServiceUnavailable as error:
@@ -185,7 +187,10 @@ class Puller:
         return _Ready(moved, wait, pinned)
 
     def _listen(self) -> None:
+        """Pull at each hint; and when the scheduler, which counts by a wall clock, is late."""
         self.pull_now()
         while not self._closed:
-            if self._hints.wait(_HINT_WAIT_SECONDS) and not self._closed:
+            heard = self._hints.wait(min(self._interval, _HINT_WAIT_SECONDS))
+            late = self._clock.monotonic() - self._pulled_at > 2 * self._interval
+            if (heard or late) and not self._closed:
                 self.pull_now()

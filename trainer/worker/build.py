@@ -93,7 +93,7 @@ def make_trainee(config: TrainerConfig, device: torch.device) -> Trainee:
             f"data.block_size = {config.data.block_size}: the model has {limit} positions"
         )
     model.to(device)
-    if config.data.packing and not isolates_documents(model):
+    if not isolates_documents(model) and config.data.packing:
         raise ConfigError(
             f"data.packing: {type(model).__name__} does not keep the documents of a row apart; "
             "set data.packing = false"

@@ -33,6 +33,7 @@ from trainer.worker.scoring import Scorer
 
 log = logging.getLogger("trainer.worker")
 
+_TELL_SECONDS = 60.0
 _WAIT_SECONDS = 1.0
 """The main process tells the others so often that there is nothing to train on yet."""
 
@@ -72,6 +73,7 @@ class Worker:
         self._step = 0
         self._saved = 0
         self._exported = 0
+        self._stepped_at = self._told_at = time.monotonic()
 
     def stop(self) -> None:
         """End in order after the present step; safe in a signal handler."""
@@ -126,7 +128,19 @@ class Worker:
             self._train(batches, waited_seconds)
             return True
         parts.monitors.waited(waited_seconds, self._facts)
+        self._tell_waiting()
         return order is not Order.END
+
+    def _tell_waiting(self) -> None:
+        """A line now and then while nothing comes, so that silence is no riddle."""
+        now = time.monotonic()
+        if now - self._told_at >= _TELL_SECONDS and self._parts.reading is not None:
+            self._told_at = now
+            records = self._parts.reading.stream.stats().records
+            log.info(
+                "waiting for the stream: no step for %.0f s, %d records so far",
+                *(now - self._stepped_at, records),
+            )
 
     def _train(self, batches: Sequence[Batch], waited_seconds: float) -> None:
         parts = self._parts
@@ -134,6 +148,7 @@ class Worker:
         if parts.scorer is not None:
             parts.monitors.observe_scores(parts.scorer.score(batches))  # 3
         report = parts.step.run(batches, self._tables)  # 4
+        self._stepped_at = self._told_at = time.monotonic()
         self._step = report.step
         if parts.reading is not None:
             parts.reading.stream.trained(parts.reading.mixer.stream_state)

@@ -17,6 +17,7 @@ from streamfreq.sources import StartAt
 from streamfreq.sources.memory import MemoryLog, MemorySource
 from trainer.batches import BlockStream, Mixer, Packer, Specials
 from trainer.batches.documents import Documents
+from trainer.batches.silence import Silence
 from trainer.blocks import IGNORED, Block, StreamState
 from trainer.config import DataConfig, ReplayConfig
 from trainer.replay import ReplayBuffer
@@ -137,15 +138,36 @@ def test_reading_goes_on_behind_any_block(at: int) -> None:
     assert texts_of(blocks) == expected
 
 
-def test_what_is_read_ahead_is_bounded() -> None:
+@pytest.mark.parametrize("record", [b"<short>", b"abcdefghijk" * 400])
+def test_what_is_read_ahead_is_bounded(record: bytes) -> None:
     log = MemoryLog()
-    expected = fill(log, 3000)
+    for _ in range(300 if len(record) < 10 else 1):
+        log.append(NEWS, record)
     stream = stream_of(log, data={"queue_blocks": 4}, until_end=True)
     wait_until(lambda: stream.stats().queued_blocks >= 4)
-    time.sleep(0.3)
-    # One record fills no more than one block here, and a chunk in hand is finished.
-    assert stream.stats().records <= 3000
-    assert texts_of(all_blocks(stream)) == expected
+    highest = 0
+    blocks = []
+    while not stream.ended:
+        highest = max(highest, stream.stats().queued_blocks)
+        read = stream.get(5)
+        if read is not None:
+            blocks.append(read.block)
+    assert highest == 4
+    assert sum(int((block.labels_T != IGNORED).sum()) for block in blocks) == sum(
+        len(record) - 1 for _ in range(log.end(NEWS))
+    )
+
+
+def test_the_rest_of_a_large_document_is_not_put_ahead_either_after_a_resume() -> None:
+    log = MemoryLog()
+    log.append(NEWS, b"seen")
+    carry = np.arange(1, 201, dtype=np.int32)
+    state = StreamState({NEWS: 1}, carry, 1, 208)
+    stream = stream_of(log, data={"queue_blocks": 4}, until_end=True, state=state)
+    wait_until(lambda: stream.stats().queued_blocks >= 4)
+    assert stream.stats().queued_blocks == 4
+    labels = [block.labels_T[block.labels_T != IGNORED] for block in all_blocks(stream)]
+    assert np.concatenate(labels).tolist() == list(range(2, 201))
 
 
 def test_bad_records_are_counted_and_lose_no_other() -> None:
@@ -159,9 +181,9 @@ def test_bad_records_are_counted_and_lose_no_other() -> None:
 
 def test_a_large_record_becomes_many_blocks() -> None:
     log = MemoryLog()
-    log.append(NEWS, b"ab" * 20_000)
+    log.append(NEWS, b"ab" * 1000)
     stream = stream_of(log, data={"queue_blocks": 10}, until_end=True)
-    assert texts_of(all_blocks(stream)) == ("ab" * 20_000)[1:]
+    assert texts_of(all_blocks(stream)) == ("ab" * 1000)[1:]
 
 
 def test_the_policy_stop_ends_reading_in_front_of_the_record() -> None:
@@ -240,6 +262,110 @@ def test_reading_waits_while_the_service_is_away(caplog: pytest.LogCaptureFixtur
         "Kafka is away; is it running?; reading waits and tries again",
         "reading again",
     ]
+
+
+class EndingSlowly(MemorySource):
+    """Its report of the position at the end takes until `go`."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        super().__init__(log, [NEWS])
+        self.stream: BlockStream | None = None
+        self.inside, self.go = threading.Event(), threading.Event()
+
+    def end_offsets(self):
+        assert self.stream is not None
+        self.stream.trained(StreamState({NEWS: 1}))  # so that this very turn reports it
+        return super().end_offsets()
+
+    def report_position(self, offsets) -> None:
+        self.inside.set()
+        assert self.go.wait(20)
+
+
+def test_the_stream_has_not_ended_while_its_last_block_is_queued() -> None:
+    log = MemoryLog()
+    source = EndingSlowly(log)
+    documents = Documents(ValueConfig(), TextConfig(), ByteTokenizer(), None)
+    data = DataConfig.model_validate({"block_size": SIZE, "max_wait_seconds": "inf"})
+    log.append(NEWS, b"abc")
+    source.stream = stream = BlockStream(
+        source,
+        documents,
+        Packer(SIZE, Specials(pad_id=0)),
+        data,
+        StartAt(policy="earliest"),
+        SystemClock(),
+        until_end=True,
+    )
+    OPEN.append(stream)
+    stream.open(StreamState())
+    assert source.inside.wait(20)
+    while stream.stats().records == 0:  # the report of a turn before the record was packed
+        time.sleep(0.01)
+    early = stream.ended
+    source.go.set()
+    assert not early
+    assert texts_of(all_blocks(stream)) == "bc"
+
+
+class Repeating(MemorySource):
+    """Gives records again, as a source does that went back on its own."""
+
+    polls = 0
+
+    def poll(self, timeout_ms: int):
+        self.polls += 1
+        if self.polls == 4:
+            self.seek(NEWS, StartAt(offset=0))
+        return super().poll(timeout_ms)
+
+
+def test_records_below_the_wanted_offset_are_dropped() -> None:
+    log = MemoryLog()
+    expected = fill(log, 40)
+    source = Repeating(log, [NEWS], max_poll_records=10)
+    stream = stream_of(log, until_end=True, source=source)
+    assert texts_of(all_blocks(stream)) == expected
+    assert source.polls >= 4
+    assert stream.stats().records == 40
+
+
+def test_a_partition_that_comes_back_goes_on_and_a_revoke_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = MemoryLog()
+    expected = fill(log, 20)
+    source = MemorySource(log, [NEWS])
+    stream = stream_of(log, source=source)
+    wait_until(lambda: stream.stats().records == 20)
+    source.revoke([NEWS])
+    wait_until(lambda: bool(caplog.records))
+    assert "1 partitions were taken away by the consumer group" in caplog.records[0].message
+    expected += fill(log, 20, first=20)
+    source.assign([NEWS])
+    wait_until(lambda: stream.stats().records == 40)
+    blocks = []
+    while (read := stream.get(0.2)) is not None:
+        blocks.append(read.block)
+    assert len(texts_of(blocks)) > len(expected) - SIZE
+    assert expected.startswith(texts_of(blocks))
+    stream.close()
+    assert len(caplog.records) == 1  # to leave the group is no surprise
+
+
+def test_silence_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "trainer.batches")
+    silence = Silence(opened_at=100.0, records=7)
+    for now, records in [(110, 7), (129, 7), (131, 7), (180, 7), (190, 8), (300, 8)]:
+        silence.look(now, records, [NEWS])
+    assert [record.message for record in caplog.records] == [
+        "no record yet from news-0: training waits for the stream",
+        "the first record came after 90 s",
+    ]
+    quick = Silence(opened_at=0.0, records=0)
+    for now, records in [(1, 0), (2, 5), (60, 5)]:
+        quick.look(now, records, [])
+    assert len(caplog.records) == 2
 
 
 def mixer_of(stream: BlockStream, rows: int, **config: object) -> Mixer:

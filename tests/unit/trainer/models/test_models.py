@@ -181,3 +181,15 @@ def test_a_token_that_is_demanded_has_to_be_there(field: str) -> None:
     value = "bos" if field == "document_start" else "eos"
     with pytest.raises(ConfigError, match=f"data.{field} = {value}"):
         tokens(config_with(), DataConfig.model_validate({field: value}))
+
+
+class WithoutPositions(Leaky):
+    """As recurrent models are."""
+
+    def forward(self, input_ids, use_cache):
+        return super().forward(input_ids, None, use_cache)
+
+
+def test_a_model_without_positions_is_one_line() -> None:
+    with pytest.raises(ConfigError, match="WithoutPositions takes no position_ids"):
+        isolates_documents(WithoutPositions())

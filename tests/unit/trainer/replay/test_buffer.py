@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trainer.blocks import IGNORED, Block
@@ -125,6 +125,38 @@ def test_the_oldest_makes_way_for_the_newest() -> None:
     for token in range(8):
         buffer.add(block(token))
     assert sorted(buffer.state_dict()["ids"][:, 0].tolist()) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("eviction", ["oldest", "reservoir"])
+@given(
+    count=st.integers(0, 40),
+    old=st.integers(0, 9),
+    new=st.integers(0, 14),
+    more=st.integers(0, 16),
+)
+@example(count=18, old=5, new=3, more=0)
+@example(count=18, old=5, new=8, more=5)
+@example(count=300, old=4, new=1000, more=200)
+def test_the_capacity_may_change_between_runs(
+    eviction: str, count: int, old: int, new: int, more: int
+) -> None:
+    first = ReplayBuffer(
+        ReplayConfig.model_validate({"capacity": old, "eviction": eviction}), T, seed=0
+    )
+    for number in range(count):
+        first.add(block(number))
+    second = ReplayBuffer(
+        ReplayConfig.model_validate({"capacity": new, "eviction": eviction}), T, seed=0
+    )
+    second.load_state_dict(first.state_dict())
+    kept = min(count, old, new)
+    assert len(second) == kept
+    for number in range(count, count + more):
+        second.add(block(number))
+    tokens = sorted(second.state_dict()["ids"][:, 0].tolist())
+    assert len(tokens) == min(kept + more, new)
+    if eviction == "oldest":  # a window of the latest blocks, whatever the capacities were
+        assert tokens == list(range(count + more - len(tokens), count + more))
 
 
 def test_the_reservoir_keeps_each_block_alike() -> None:

@@ -184,3 +184,14 @@ def test_the_plain_weights_are_float32_whatever_the_counts() -> None:
     assert weights.wait(20)
     assert str(weights.weights.dtype) == "torch.float32"
     assert np.isfinite(weights.weights.numpy()).all()
+
+
+def test_a_scheduler_that_is_late_and_no_hint_still_find_a_snapshot() -> None:
+    """As after the wall clock was set back, with publish and subscribe blocked."""
+    source = store()
+    weights = follow(source, interval=0.05)
+    weights._puller._scheduler.pause()
+    with source._all.lock:
+        source._all.listeners.clear()
+    source.publish(snapshot(SHORT, LONG), 1)
+    wait_until(weights.refresh)
