@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDER = Path(".cache/demo")
 MAX_SECONDS = 120
-TRAINED_BYTES = 1_500_000
+TRAINED_BYTES = 1_200_000
 """About what a small model can learn on one core while the demo lasts."""
 
 
