@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from trainer.subscriber.ranks import Ranks
 from trainer.token_weights import Puller, TokenTables
 
 log = logging.getLogger("trainer.subscriber")
+
+_LOOK_SECONDS = 0.2
+"""While the first snapshot is waited for, so soon the end of the run is noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +62,29 @@ class Subscriber:
         self._changed = True
         self._used = tables
 
-    def begin(self) -> TokenTables:
+    def begin(self, stopping: Callable[[], bool] = lambda: False) -> TokenTables:
         """The tables to start with, on all processes: restored ones, the store's, or neutral.
 
-        Waits up to `wait_seconds` for the first snapshot. Raises like `at_step_boundary`.
+        Waits up to `wait_seconds` for the first snapshot, unless `stopping` says that the run is
+        to end. Raises like `at_step_boundary`.
         """
         if self._puller is not None:
             self._puller.start()
             if not self._newest.version and self._config.wait_seconds:
                 log.info("waiting up to %g s for the first snapshot", self._config.wait_seconds)
-                self._puller.wait_first(self._config.wait_seconds)
+                self._wait_first(self._puller, stopping)
             if not self._newest.version:
                 log.info("training begins without a snapshot, all weights 1, until one comes")
         self._changed = True
         tables = self.at_step_boundary()
         assert tables is not None
         return tables
+
+    def _wait_first(self, puller: Puller, stopping: Callable[[], bool]) -> None:
+        deadline = self._clock.monotonic() + self._config.wait_seconds
+        while not stopping() and (left := deadline - self._clock.monotonic()) > 0:
+            if puller.wait_first(min(left, _LOOK_SECONDS)):
+                return
 
     def at_step_boundary(self) -> TokenTables | None:
         """The tables to use from here on; None: those in use stay.

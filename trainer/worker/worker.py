@@ -103,7 +103,7 @@ class Worker:
         parts.monitors.begin(self._step)
         if parts.reading is not None:
             parts.reading.stream.open(parts.reading.mixer.stream_state)
-        self._use(parts.subscriber.begin())
+        self._use(parts.subscriber.begin(lambda: self._stopping))
 
     def _close(self) -> None:
         parts = self._parts

@@ -35,6 +35,7 @@ class Pulled:
         self.ready: list[Any] = []
         self.refused, self.away = 0, False
         self.waited = 0.0
+        self.clock: ManualClock | None = None
 
     def start(self) -> None: ...
 
@@ -42,6 +43,8 @@ class Pulled:
 
     def wait_first(self, timeout_seconds: float) -> bool:
         self.waited += timeout_seconds
+        if self.clock is not None:
+            self.clock.advance(timeout_seconds)
         return bool(self.ready)
 
     def take(self) -> TokenTables | None:
@@ -70,9 +73,13 @@ def test_without_a_snapshot_it_begins_neutral_and_changes_at_a_boundary() -> Non
 
 
 def test_it_waits_for_the_first_snapshot_if_wanted() -> None:
-    puller = Pulled()
-    subscriber(puller, wait_seconds=3).begin()
-    assert puller.waited == 3
+    clock, puller = ManualClock(), Pulled()
+    puller.clock = clock
+    subscriber(puller, clock, wait_seconds=3).begin()
+    assert puller.waited == pytest.approx(3)
+    puller.waited = 0.0
+    subscriber(puller, clock, wait_seconds=3).begin(lambda: puller.waited > 1)
+    assert 1 < puller.waited < 2
     puller.ready.append(tables(2))
     assert subscriber(puller, wait_seconds=3).begin().version == 2
 
