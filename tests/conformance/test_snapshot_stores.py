@@ -11,8 +11,10 @@ import pytest
 from streamfreq.codec import Floor
 from streamfreq.config import RedisConfig, SnapshotsConfig
 from streamfreq.errors import FencedOut
+from streamfreq.redis_client import connect
 from streamfreq.snapshots import Hints, SnapshotStore, open_lease, open_snapshots
 from tests.conformance.values import NEWS, make_snapshot, same
+from tests.services.redis import RedisServer
 
 RETAIN = 3
 
@@ -317,3 +319,34 @@ def test_the_end_wakes_who_waits_for_a_hint(open_store: Open) -> None:
     hints.close()
     waiting.join(30)
     assert heard == [False]
+
+
+@pytest.mark.redis_server
+def test_hints_outlive_the_server(redis_kind: str) -> None:
+    """While it is away nothing is raised; a new subscription is a reason to look, then it hears."""
+    with RedisServer(redis_kind, appendonly=True) as server:
+        store = open_snapshots(server.config(), SnapshotsConfig(), "news")
+        hints = store.hints()
+        quiet(hints)
+        server.kill()
+        assert not hints.wait(0.3)
+        server.start()
+        assert hints.wait(20)
+        quiet(hints)
+        store.publish(make_snapshot(1), 1)
+        assert hints.wait(20)
+        hints.close()
+
+
+@pytest.mark.redis_server
+def test_a_connection_that_is_cut_does_not_make_hints_deaf(redis_config: RedisConfig) -> None:
+    store = open_snapshots(redis_config, SnapshotsConfig(), "news")
+    hints = store.hints()
+    quiet(hints)
+    connect(redis_config).execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+    store.publish(make_snapshot(1), 1)  # nobody listens
+    assert hints.wait(20)
+    quiet(hints)
+    store.publish(make_snapshot(2), 1)
+    assert hints.wait(20)
+    hints.close()

@@ -90,7 +90,7 @@ class Subscriber:
         """The tables to use from here on; None: those in use stay.
 
         Raises DataRefused on all processes when the snapshot is too old and the policy is stop,
-        ConfigError when a snapshot can't be used with this model.
+        ConfigError while no snapshot could be used with this model.
         """
         decided, failure = self._decide() if self._ranks.is_main else (None, None)
         if self._ranks.count == 1:

@@ -102,7 +102,7 @@ class TokenWeights:
     def refresh(self) -> bool:
         """Swap in the newest weights, if there are others; call it between two steps.
 
-        Raises ConfigError when the snapshots can't be used with this model.
+        Raises ConfigError while no snapshot could be used with this model.
         """
         newer = self._puller.take()
         if newer is None:
@@ -141,7 +141,7 @@ class TokenWeights:
 
     @property
     def refused(self) -> int:
-        """How many versions were refused: damaged, or of another tokenizer."""
+        """How many versions were refused: damaged, of another tokenizer, or unfit later on."""
         return self._puller.refused
 
     @property

@@ -39,7 +39,8 @@ class Puller:
 
     `take` never waits for the store. What is damaged, of another tokenizer, or older than what
     was read is refused by `SnapshotReader`; the tables in use stay then, and while the store is
-    away.
+    away. So they do when a later snapshot does not fit the recipe, as after a change of the
+    daemon's half-lives; when none has fitted yet, that is the user's to mend, and raised.
     """
 
     def __init__(
@@ -62,6 +63,9 @@ class Puller:
         self._ready: _Ready | None = None
         self._first = threading.Event()
         self._mistake: ConfigError | None = None
+        self._fitted = False
+        self._unfit = 0
+        self._terms_told = ""
         self._away_since: float | None = None
         self._closed = False
         self._pulled_at = clock.monotonic()
@@ -87,7 +91,7 @@ class Puller:
     def take(self) -> TokenTables | None:
         """The newest tables that were not taken yet; never waits for the store.
 
-        Raises ConfigError when a snapshot can't be used with this model and configuration.
+        Raises ConfigError while no snapshot could be used with this model and configuration.
         """
         with self._ready_lock:
             ready, self._ready = self._ready, None
@@ -108,32 +112,25 @@ class Puller:
         with self._turn:
             self._pulled_at = self._clock.monotonic()
             try:
-                self._pull()
+                newer = self._reader.refresh()
+                self._tell_back()
+                if newer:
+                    self._build()
             except ServiceUnavailable as error:
                 if self._away_since is None:
                     self._away_since = self._clock.monotonic()
                     log.warning("%s; the weights in use stay", error)
-                return
             except ConfigError as error:
-                with self._ready_lock:
-                    self._mistake = error
-                self._first.set()
-                return
+                self._does_not_fit(error)
             except StreamfreqError as error:
                 log.error("%s; the weights in use stay", error)
-                return
             except Exception as error:
                 log.error("a snapshot could not be used: %s: %s", type(error).__name__, error)
-                return
-            if self._away_since is not None:
-                away = self._clock.monotonic() - self._away_since
-                self._away_since = None
-                log.info("the snapshot store is back after %.0f s", away)
 
     @property
     def refused(self) -> int:
-        """How many versions were refused: damaged, or of another tokenizer."""
-        return self._reader.refused
+        """How many versions were refused: damaged, of another tokenizer, or unfit later on."""
+        return self._reader.refused + self._unfit
 
     @property
     def away(self) -> bool:
@@ -151,19 +148,41 @@ class Puller:
         if self._listener.is_alive():
             self._listener.join(5)
 
-    def _pull(self) -> None:
-        if not self._reader.refresh():
-            return
+    def _tell_back(self) -> None:
+        if self._away_since is not None:
+            away = self._clock.monotonic() - self._away_since
+            self._away_since = None
+            log.info("the snapshot store is back after %.0f s", away)
+
+    def _build(self) -> None:
         snapshot = self._reader.snapshot
         assert snapshot is not None
         tables = self._recipe.build(snapshot)
-        if self._recipe.terms is not None:
-            share_V = tables.share_V.double().numpy()
-            log.info("terms: %s", self._recipe.terms.describe(share_V))
+        self._tell_terms(tables)
         ready = self._on_device(tables)
         with self._ready_lock:
-            self._ready = ready
+            self._ready, self._mistake, self._fitted = ready, None, True
         self._first.set()
+
+    def _does_not_fit(self, error: ConfigError) -> None:
+        if self._fitted:
+            self._unfit += 1
+            snapshot = self._reader.snapshot
+            version = 0 if snapshot is None else snapshot.version
+            log.error("snapshot %d: %s; the weights in use stay", version, error)
+            return
+        with self._ready_lock:
+            self._mistake = error
+        self._first.set()
+
+    def _tell_terms(self, tables: TokenTables) -> None:
+        """Say what the terms come to, when that is another thing than before."""
+        if self._recipe.terms is None:
+            return
+        told = self._recipe.terms.describe(tables.share_V.double().numpy())
+        if told != self._terms_told:
+            self._terms_told = told
+            log.info("terms: %s", told)
 
     def _on_device(self, tables: TokenTables) -> _Ready:
         """Copy in a stream of its own, so that training is not held up."""

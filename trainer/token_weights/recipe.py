@@ -30,6 +30,9 @@ log = logging.getLogger("trainer.token_weights")
 PRIOR_COUNT = 3.0
 """Of `rise_V`: the scheme emergence's own default."""
 
+_SMALLEST = float(np.finfo(np.float32).tiny)
+"""A smoothed p is held above this, so that it is above 0 in float32 too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -51,24 +54,24 @@ class Recipe:
         2. The terms, after the cap, also those never seen; then again sum p * w = 1.
         3. Padding to the model's vocabulary: weight 1, share 0.
 
-        A snapshot without counts gives neutral weights. Raises ConfigError when the model's
-        vocabulary is smaller than the tokenizer's, a published tensor is not there, or a horizon
-        is not among the snapshot's.
+        A snapshot without counts gives neutral weights, whatever the terms. Raises ConfigError
+        when the model's vocabulary is smaller than the tokenizer's, a published tensor is not
+        there, or a horizon is not among the snapshot's.
         """
         half_lives = snapshot.half_lives_seconds
         longest = horizon_row("longest", half_lives, "weights")
         counts_S = snapshot.counts_HV[longest]
         share_S = probabilities(counts_S, 0.0)
         weights_S = self._weights(snapshot)  # 1
-        if self.terms is not None:  # 2
+        if self.terms is not None and share_S.any():  # 2
             weights_S = weights_S * self.terms.lifted(share_S)
             expected = float(share_S @ weights_S)
             weights_S = weights_S / (expected if expected > 0 else 1.0)
         draw_row = horizon_row(self.draw_horizon, half_lives, "replay.horizon")
         smoothing = self.weights.smoothing or 1.0
         size = self._size(snapshot)
-        draw_S = probabilities(snapshot.counts_HV[draw_row], smoothing)
-        smoothed_S = probabilities(counts_S, smoothing)
+        draw_S = _smoothed(snapshot.counts_HV[draw_row], smoothing)
+        smoothed_S = _smoothed(counts_S, smoothing)
         return TokenTables(  # 3
             version=snapshot.version,
             epoch=snapshot.epoch,
@@ -150,6 +153,11 @@ def _rise(snapshot: Snapshot, share_S: FloatArray) -> FloatArray:
     """How many times more often each token comes now than in the long run; see `emergence`."""
     short_S = snapshot.counts_HV[horizon_row("shortest", snapshot.half_lives_seconds, "weights")]
     return emergence(short_S, share_S, float(short_S.sum()), PRIOR_COUNT)
+
+
+def _smoothed(counts_S: FloatArray, smoothing: float) -> FloatArray:
+    p_S: FloatArray = np.maximum(probabilities(counts_S, smoothing), _SMALLEST)
+    return p_S
 
 
 def _padded(values_S: FloatArray, size: int, padding: float) -> Tensor:

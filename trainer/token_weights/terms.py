@@ -5,6 +5,7 @@ Shape legend: V vocabulary of the tokenizer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ import numpy as np
 from streamfreq.errors import ConfigError
 from streamfreq.records import FloatArray
 from streamfreq.tokenization import Tokenizer
+
+_COMMENT = re.compile(r"(^|\s)#.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,10 @@ class Terms:
 
     @staticmethod
     def load(path: str, tokenizer: Tokenizer, boost: float, max_share: float) -> Terms:
-        """A word or phrase a line, # begins a comment; raises ConfigError for a bad file."""
+        """A word or phrase a line; raises ConfigError for a bad file.
+
+        # begins a comment at the start of a line and behind a space, so C# is a term.
+        """
         try:
             lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
         except OSError as error:
@@ -41,7 +47,7 @@ class Terms:
             raise ConfigError(
                 f"weights.terms_file: {path} is not UTF-8 at byte {error.start}"
             ) from None
-        terms = [line.split("#")[0].strip() for line in lines]
+        terms = [_COMMENT.sub("", line).strip() for line in lines]
         terms = list(dict.fromkeys(term for term in terms if term))
         if not terms:
             raise ConfigError(f"weights.terms_file: {path} holds no term; write one a line")

@@ -10,11 +10,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from streamfreq.config import SnapshotsConfig
 from streamfreq.errors import ConfigError, ServiceUnavailable, SnapshotRefused
-from streamfreq.snapshots import MemorySnapshots, MemorySnapshotStore
-from tests.unit.trainer.token_weights.test_recipe import LONG, SHORT, snapshot
+from streamfreq.snapshots import (
+    MemorySnapshots,
+    MemorySnapshotStore,
+    SnapshotStore,
+    open_snapshots,
+)
+from tests.services.redis import RedisServer
+from tests.unit.trainer.token_weights.test_recipe import LONG, SHORT, config, snapshot
 from trainer.config import TokenWeightsConfig
-from trainer.token_weights import Recipe, TokenWeights
+from trainer.token_weights import Recipe, Terms, TokenWeights
 
 V = 8
 OPEN: list[TokenWeights] = []
@@ -51,7 +58,7 @@ def store() -> Store:
     return Store("news", snapshots=MemorySnapshots())
 
 
-def follow(of: Store, *, interval: float = 3600.0, **options: object) -> TokenWeights:
+def follow(of: SnapshotStore, *, interval: float = 3600.0, **options: object) -> TokenWeights:
     weights = TokenWeights.of_store(
         of, "f", Recipe(vocab_size=V), vocab_size=V, pull_interval_seconds=interval, **options
     )
@@ -150,6 +157,76 @@ def test_a_snapshot_that_does_not_fit_the_model_is_the_users_to_mend() -> None:
     OPEN.append(weights)
     with pytest.raises(ConfigError, match="the model has 5 token ids"):
         weights.wait(20)
+
+
+def test_a_later_snapshot_that_does_not_fit_is_refused_and_a_fitting_one_is_used_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As when the daemon's half-lives are changed and changed back in the middle of a run."""
+    source = store()
+    recipe = Recipe(config(product=[{"scheme": "inverse_power", "horizon": "1h"}]), vocab_size=V)
+    weights = TokenWeights.of_store(source, "f", recipe, vocab_size=V)
+    OPEN.append(weights)
+    source.publish(snapshot(SHORT, LONG), 1)
+    assert weights.wait(20)
+    other = snapshot(SHORT, LONG, version=4, as_of_ms=9, half_lives_seconds=(60.0, 7200.0))
+    source.publish(other, 1)
+    wait_until(lambda: weights.refused == 1)
+    assert not weights.refresh()
+    assert weights.version == 3
+    assert 'snapshot 4: weights.product[0].horizon = "1h"' in caplog.text
+    source.publish(snapshot(SHORT, LONG, version=5, as_of_ms=10), 1)
+    wait_until(weights.refresh)
+    assert weights.version == 5
+
+
+def test_a_mistake_of_the_daemon_that_was_mended_is_forgotten() -> None:
+    source = store()
+    recipe = Recipe(config(published="mine"), vocab_size=V)
+    weights = TokenWeights.of_store(source, "f", recipe, vocab_size=V)
+    OPEN.append(weights)
+    source.publish(snapshot(SHORT, LONG), 1)
+    with pytest.raises(ConfigError, match=r"weights.published = mine: the snapshot holds none"):
+        weights.wait(20)
+    mine = {"mine": np.ones(V, np.float32)}
+    source.publish(snapshot(SHORT, LONG, version=4, as_of_ms=9, weights=mine), 1)
+    wait_until(lambda: weights._puller._ready is not None)
+    assert weights.refresh()
+
+
+def test_terms_are_told_when_they_come_to_something_else(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "trainer.token_weights")
+    source = store()
+    terms = Terms({"rare": (7,)}, 1.0, 0.1)
+    weights = TokenWeights.of_store(source, "f", Recipe(vocab_size=V, terms=terms), vocab_size=V)
+    OPEN.append(weights)
+    for version, last in ((3, 3.0), (4, 4.0), (5, 900.0)):
+        grown = [*LONG[:7], last]
+        source.publish(snapshot(SHORT, grown, version=version, as_of_ms=version), 1)
+        wait_until(weights.refresh)
+    told = [record.message for record in caplog.records if record.message.startswith("terms:")]
+    assert ["too common" in line for line in told] == [False, True]
+
+
+@pytest.mark.redis_server
+def test_a_server_that_dies_and_comes_back_is_heard_again(redis_kind: str) -> None:
+    """The next pull by the schedule is an hour away: what is found is found by a hint."""
+    with RedisServer(redis_kind, appendonly=True) as server:
+        source = open_snapshots(server.config(), SnapshotsConfig(), "news")
+        source.publish(snapshot(SHORT, LONG), 1)
+        weights = follow(source)
+        assert weights.wait(20)
+        good = weights.weights
+        server.kill()
+        weights._puller.pull_now()
+        assert weights.away
+        assert not weights.refresh()
+        assert weights.weights is good
+        server.start()
+        source.publish(snapshot(SHORT, LONG, version=4, as_of_ms=9), 1)
+        wait_until(weights.refresh)
+        assert (weights.version, weights.away) == (4, False)
+        weights.close()
 
 
 def test_age_counts_from_publication() -> None:

@@ -72,12 +72,19 @@ def test_a_token_that_rises_weighs_more_under_emergence() -> None:
 counts = st.lists(st.sampled_from([0.0, 1e-9, 0.5, 1.0, 3.0, 700.0, 1e12]), min_size=S, max_size=S)
 
 
-@given(short=counts, long=counts, strength=st.floats(0, 1), boost=st.floats(0, 50))
+@given(
+    short=counts,
+    long=counts,
+    strength=st.floats(0, 1),
+    boost=st.floats(0, 50),
+    smoothing=st.sampled_from([0.0, 5e-324, 1e-50, 1.0]),
+)
 def test_weights_are_finite_and_their_mean_over_the_stream_is_1(
-    short: list[float], long: list[float], strength: float, boost: float
+    short: list[float], long: list[float], strength: float, boost: float, smoothing: float
 ) -> None:
     terms = Terms({"term": (2, 5)}, boost, 1.0)
-    tables = Recipe(config(), vocab_size=PADDED, terms=terms).build(snapshot(short, long))
+    recipe = Recipe(config(smoothing=smoothing), vocab_size=PADDED, terms=terms)
+    tables = recipe.build(snapshot(short, long))
     for name, tensor in tables.tensors().items():
         assert tensor.shape == (PADDED,)
         assert tensor.dtype == torch.float32
@@ -89,10 +96,14 @@ def test_weights_are_finite_and_their_mean_over_the_stream_is_1(
         share = np.array(long) / sum(long)
         for used in (tables, tables.with_strength(strength)):
             assert float(share @ used.weights_V[:S].double().numpy()) == pytest.approx(1, rel=1e-4)
+    else:
+        assert (tables.weights_V == 1).all()
 
 
-def test_an_empty_snapshot_gives_neutral_weights() -> None:
-    tables = Recipe(config(), vocab_size=PADDED).build(snapshot([0.0] * S, [0.0] * S))
+@pytest.mark.parametrize("terms", [None, Terms({"term": (2, 5)}, 4.0, 1.0)])
+def test_an_empty_snapshot_gives_neutral_weights(terms: Terms | None) -> None:
+    recipe = Recipe(config(), vocab_size=PADDED, terms=terms)
+    tables = recipe.build(snapshot([0.0] * S, [0.0] * S))
     assert (tables.weights_V == 1).all()
     assert (tables.rise_V == 1).all()
 
@@ -133,6 +144,8 @@ def test_terms_come_from_a_file(tmp_path: Path) -> None:
     file.write_text("# names\nab  # a word\n\ncab\nab\n")
     terms = Terms.load(str(file), Letters(), 2.0, 1.0)
     assert terms.tokens == {"ab": (1, 2, 0), "cab": (3, 1, 2, 0)}
+    file.write_text("c#\t# a language\n#ab\n")
+    assert list(Terms.load(str(file), Letters(), 2.0, 1.0).tokens) == ["c#"]
 
 
 @pytest.mark.parametrize(
