@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,13 @@ def _with_adapters(
             "lora.rank: with adapters all else is frozen already; leave the section freezing out "
             "(lora.save_modules trains modules whole)"
         )
+    _check_names(model, "target_modules", lora.target_modules)
+    _check_names(model, "save_modules", lora.save_modules)
+    if anatomy.tied and _reached(_ends(model), lora.target_modules):
+        raise ConfigError(
+            "lora.target_modules: head and embeddings are tied in this model, so an adapter of "
+            "one would change the other when it is merged; name modules of the layers"
+        )
     if anatomy.tied and lora.save_modules:
         raise ConfigError(
             "lora.save_modules: head and embeddings are tied in this model, a copy of one would "
@@ -117,3 +125,28 @@ def _with_adapters(
         line = str(error).splitlines()[0]
         raise ConfigError(f"lora.target_modules = {lora.target_modules}: {line}") from error
     return Plan(adapted, anatomy, lora=True)
+
+
+def _check_names(model: nn.Module, field: str, names: list[str]) -> None:
+    """peft passes over a name that fits nothing, as long as another one fits."""
+    modules = [name for name, _ in model.named_modules() if name]
+    for name in names:
+        if not _reached(modules, [name]):
+            known = {module.rsplit(".", 1)[-1] for module in modules}
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "name modules like q_proj"
+            raise ConfigError(f"lora.{field}: the model has no module {name}; {hint}")
+
+
+def _ends(model: nn.Module) -> list[str]:
+    """Names of the input embeddings and the head."""
+    whole: Any = model
+    ends = (whole.get_input_embeddings(), whole.get_output_embeddings())
+    return [name for name, module in model.named_modules() if any(module is end for end in ends)]
+
+
+def _reached(modules: list[str], names: list[str]) -> bool:
+    """Whether a name is one of the modules', whole or its last parts, as peft reads it."""
+    return any(
+        module == name or module.endswith(f".{name}") for module in modules for name in names
+    )

@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import LocalEntryNotFoundError, StrictDataclassError
+from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -20,6 +23,12 @@ from trainer.config import ModelConfig
 log = logging.getLogger("trainer.models")
 
 _CAUSAL: Any = transformers.AutoModelForCausalLM
+
+# What the libraries raise for values, files and weights that don't fit; each has a base of its own.
+_REFUSALS = (
+    *(OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, ImportError),
+    *(ZeroDivisionError, StrictDataclassError, SafetensorError),
+)
 
 
 def load_model(config: ModelConfig, seed: int, vocab_size: int) -> PreTrainedModel:
@@ -72,8 +81,8 @@ def _new(config: ModelConfig, vocab_size: int) -> PreTrainedModel:
                 built, **_options(config, "float32" if config.dtype == "auto" else config.dtype)
             )
         )
-    except (ValueError, TypeError, RuntimeError, ImportError, ZeroDivisionError) as error:
-        raise ConfigError(f"model.new: {kind} can't be made so: {_first_line(error)}") from error
+    except _REFUSALS as error:
+        raise ConfigError(f"model.new: {kind} can't be made so: {_one_line(error)}") from error
 
 
 def _stored(config: ModelConfig) -> PreTrainedModel:
@@ -84,20 +93,20 @@ def _stored(config: ModelConfig) -> PreTrainedModel:
         raise ConfigError(f"model.path: {folder} has no config.json; name a transformers folder")
     if not local and (folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1):
         raise ConfigError(f"model.path: there is no folder {folder}; name one, or a hub name")
+    if not local and not hub_has_an_address():
+        folder, local = _cached(name), True
     _require_causal(config, folder if local else None)
     try:
         model, report = _CAUSAL.from_pretrained(
             str(folder) if local else name,
             output_loading_info=True,
             trust_remote_code=config.trust_remote_code,
-            local_files_only=local or not hub_has_an_address(),
+            local_files_only=local,
             **_options(config, config.dtype),
         )
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+    except _REFUSALS as error:
         way = "" if local else "; is the name right, and the hub reachable or the model cached?"
-        raise ConfigError(
-            f"model.path: {name} can't be loaded: {_first_line(error)}{way}"
-        ) from error
+        raise ConfigError(f"model.path: {name} can't be loaded: {_one_line(error)}{way}") from error
     missing = sorted(report["missing_keys"])
     if missing:
         log.warning(
@@ -105,6 +114,17 @@ def _stored(config: ModelConfig) -> PreTrainedModel:
             *(name, len(missing), ", ".join(missing[:3])),
         )
     return _typed(model)
+
+
+def _cached(name: str) -> Path:
+    """The hub's copy on this disk; asking the library for a name would try the network for long."""
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (LocalEntryNotFoundError, ValueError) as error:
+        raise ConfigError(
+            f"model.path: {name} is no folder here, and as a name on the Hugging Face hub it could "
+            "not be fetched (no connection, and no copy in its cache); name a transformers folder"
+        ) from error
 
 
 def _require_causal(config: ModelConfig, folder: Path | None) -> None:
@@ -135,5 +155,10 @@ def _typed(model: Any) -> PreTrainedModel:
     return model
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+def _one_line(error: Exception) -> str:
+    """The first line of a message, with the next one where it only announces that."""
+    if isinstance(error, KeyError):
+        return f"there is no {error}"
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+    count = 2 if lines[0].endswith(":") else 1
+    return " ".join(lines[:count])[:200]

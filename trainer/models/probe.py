@@ -39,11 +39,20 @@ def isolates_documents(model: nn.Module) -> bool:
 
 def has_dropout(model: nn.Module) -> bool:
     """Whether a forward pass in training mode differs from one in evaluation."""
-    layers = (item for item in model.modules() if isinstance(item, nn.Dropout))
-    if any(layer.p > 0 for layer in layers):
+    if any(_drops(module) for module in model.modules()):
         return True
     config: Any = getattr(model, "config", None)
     return any(float(getattr(config, name, 0.0) or 0.0) > 0 for name in _DROPOUT_FIELDS)
+
+
+def _drops(module: nn.Module) -> bool:
+    """A dropout layer, or a module that keeps its rate as a number, as OPT's and Bloom's do."""
+    if isinstance(module, nn.Dropout):
+        return module.p > 0
+    return any(
+        "drop" in name and isinstance(value, float) and value > 0
+        for name, value in vars(module).items()
+    )
 
 
 def compile_body(body: nn.Module) -> None:
@@ -53,12 +62,21 @@ def compile_body(body: nn.Module) -> None:
     """
     import torch._dynamo
 
-    # Without a compiler at hand the first call would fail in the middle of a step.
-    torch._dynamo.config.suppress_errors = True
+    device = next(body.parameters()).device
     try:
+        # Without a compiler at hand the model's first call would fail in the middle of a step.
+        torch.compile(_double)(torch.ones(8, device=device))
         body.compile()
     except RuntimeError as error:
-        log.warning("model.compile: %s; the model runs without it", str(error).splitlines()[0])
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        log.warning("model.compile: %s; the model runs without it", line)
+        return
+    # What is found only in the model itself falls back, too.
+    torch._dynamo.config.suppress_errors = True
+
+
+def _double(numbers: Tensor) -> Tensor:
+    return numbers * 2
 
 
 def _logits(model: nn.Module, ids_T: Tensor, lengths: list[int]) -> Tensor:

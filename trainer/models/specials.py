@@ -39,7 +39,11 @@ def document_tokens(
     a token is demanded that neither has.
     """
     named = _named_tokens(Path(tokenizer_path).expanduser())
-    start, end, pad = (_first(named, names) for names in (_STARTS, _ENDS, _PADS))
+    told = _told_names(Path(tokenizer_path).expanduser())
+    start, end, pad = (
+        _first(named, (*told.get(role, ()), *names))
+        for role, names in (("bos_token", _STARTS), ("eos_token", _ENDS), ("pad_token", _PADS))
+    )
     if not is_new:
         start = _id(model_config, "bos_token_id", start)
         end = _id(model_config, "eos_token_id", end)
@@ -81,3 +85,18 @@ def _named_tokens(path: Path) -> dict[str, int]:
         return {item["content"]: int(item["id"]) for item in told["added_tokens"]}
     except (OSError, ValueError, KeyError, TypeError, UnicodeDecodeError):
         return {}
+
+
+def _told_names(path: Path) -> dict[str, tuple[str, ...]]:
+    """What tokenizer_config.json beside the tokenizer calls its start, end and padding."""
+    folder = path if path.is_dir() else path.parent
+    try:
+        told = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        items = {role: told.get(f"{role}_token") for role in ("bos", "eos", "pad")}
+    except (OSError, ValueError, AttributeError):
+        return {}
+    names = {
+        role: item.get("content") if isinstance(item, dict) else item
+        for role, item in items.items()
+    }
+    return {f"{role}_token": (name,) for role, name in names.items() if isinstance(name, str)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ log = logging.getLogger("trainer.monitors")
 
 _SMOOTHING = 0.3
 _LEAST_STRENGTH = 0.05
+_FLOOR = 1e-2
+"""Nats. Below it a loss counts as learned, and its changes say nothing."""
 
 
 @dataclass(slots=True)
@@ -27,7 +30,7 @@ class _Curve:
         old = loss if self.value is None else self.value
         self.value = old + _SMOOTHING * (loss - old)
         self.best = self.value if self.best is None else min(self.best, self.value)
-        return self.value / max(self.best, 1e-9)
+        return max(self.value, _FLOOR) / max(self.best, _FLOOR)
 
 
 class RareBandGuard:
@@ -45,7 +48,12 @@ class RareBandGuard:
         self.strength = 1.0
 
     def observe(self, tail_loss: float, rest_loss: float) -> float:
-        """The strength to use from now on, after one more interval's mean losses."""
+        """The strength to use from now on, after one more interval's mean losses.
+
+        An interval with a loss that is no finite number is passed over.
+        """
+        if not (math.isfinite(tail_loss) and math.isfinite(rest_loss)):
+            return self.strength
         config = self._config
         tail, rest = self._tail.add(tail_loss), self._rest.add(rest_loss)
         diverging = tail >= config.guard_ratio * rest

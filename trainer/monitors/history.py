@@ -43,7 +43,8 @@ class History:
 def read_history(path: Path) -> Iterator[dict[str, Any]]:
     """The intervals of a file, in order; a line that a crash cut is left out."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        # Not splitlines: a token's text may hold characters that it takes for the end of a line.
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except FileNotFoundError:
         return
     for line in lines:

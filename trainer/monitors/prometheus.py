@@ -75,6 +75,7 @@ class PrometheusExport:
             **totals,
         }
         self._set(values)
+        self._gauges["trainer_band_loss"].clear()
         for name, band in (interval.prequential_bands or interval.bands).items():
             self._gauges["trainer_band_loss"].labels(name).set(band.loss)
 

@@ -160,6 +160,8 @@ def test_only_adapters_move() -> None:
         ({"first_layers": 1}, {"rank": 2}, "leave the section freezing out"),
         ({}, {"target_modules": ["q_proj"]}, "need lora.rank above 0"),
         ({}, {"rank": 2, "target_modules": ["nothing"]}, "lora.target_modules"),
+        ({}, {"rank": 2, "target_modules": ["q_proj", "v_prj"]}, "v_prj; did you mean v_proj"),
+        ({}, {"rank": 2, "save_modules": ["lm_haed"]}, "lora.save_modules: .* lm_head"),
     ],
 )
 def test_contradictions_are_refused(freezing: dict, lora: dict, says: str) -> None:
@@ -170,6 +172,13 @@ def test_contradictions_are_refused(freezing: dict, lora: dict, says: str) -> No
 def test_adapters_beside_a_copy_of_tied_embeddings_are_refused() -> None:
     with pytest.raises(ConfigError, match="head and embeddings are tied"):
         plan_of(model(tied=True), lora={"rank": 2, "save_modules": ["lm_head"]})
+
+
+def test_an_adapter_of_tied_embeddings_is_refused() -> None:
+    for name in ("lm_head", "embed_tokens"):
+        with pytest.raises(ConfigError, match="head and embeddings are tied"):
+            plan_of(model(tied=True), lora={"rank": 2, "target_modules": ["q_proj", name]})
+    assert plan_of(model(), lora={"rank": 2, "target_modules": ["lm_head"]})[0].lora
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,14 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from streamfreq.errors import ConfigError
 from streamfreq.tokenization.small import END_OF_TEXT, learn_bpe
 from trainer.config import DataConfig, ModelConfig
-from trainer.models import document_tokens, has_dropout, isolates_documents, load_model
+from trainer.models import (
+    compile_body,
+    document_tokens,
+    has_dropout,
+    isolates_documents,
+    load_model,
+)
+from trainer.models import loading as loading_module
 
 NEW = {
     "model_type": "llama",
@@ -70,6 +78,9 @@ def test_gradient_checkpointing_is_switched_on() -> None:
         (new(model_type="bert-like"), "model.new.model_type = bert-like"),
         (new(hidden_sise=3), "model.new.hidden_sise: .* did you mean hidden_size"),
         (new(num_attention_heads=0), "model.new: llama can't be made so"),
+        (new(num_attention_heads=3), "not a multiple of the number of attention heads"),
+        (new(hidden_size="wide"), "hidden_size.* expected int"),
+        (new(hidden_act="nope"), "there is no 'nope'"),
         (ModelConfig(path="/nowhere/at/all"), "there is no folder /nowhere/at/all"),
         (ModelConfig(path="./nowhere"), "there is no folder nowhere"),
     ],
@@ -98,6 +109,43 @@ def test_a_folder_that_holds_no_causal_model_is_one_line(
     with pytest.raises(ConfigError, match=says) as refused:
         load_model(ModelConfig(path=str(tmp_path)), 0, 5)
     assert len(str(refused.value).splitlines()) == 1
+
+
+def test_damaged_weights_are_one_line(tmp_path: Path) -> None:
+    load_model(new(), 0, 60).save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:500])
+    with pytest.raises(ConfigError, match=r"model\.path: .* can't be loaded") as refused:
+        load_model(ModelConfig(path=str(tmp_path)), 0, 60)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_weights_that_are_missing_are_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = load_model(new(), 0, 60)
+    kept = {name: value for name, value in made.state_dict().items() if "lm_head" not in name}
+    made.save_pretrained(tmp_path, state_dict=kept)
+    with caplog.at_level(logging.WARNING, logger="trainer.models"):
+        load_model(ModelConfig(path=str(tmp_path)), 0, 60)
+    (line,) = caplog.messages
+    assert "lacks 1 tensors, which begin at random: lm_head.weight" in line
+
+
+def test_a_hub_name_without_a_network_is_looked_up_in_the_cache_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(loading_module, "hub_has_an_address", lambda: False)
+    monkeypatch.setattr("socket.getaddrinfo", lambda *args, **_: asked.append(args[0]))
+    with pytest.raises(ConfigError, match=r"model\.path: some-one/some-model .*no connection"):
+        load_model(ModelConfig(path="some-one/some-model"), 0, 60)
+    made = load_model(new(), 0, 60)
+    made.save_pretrained(tmp_path)
+    monkeypatch.setattr(loading_module, "snapshot_download", lambda *_, **__: str(tmp_path))
+    loaded = load_model(ModelConfig(path="some-one/some-model"), 0, 60)
+    assert torch.equal(loaded.lm_head.weight, made.lm_head.weight)
+    assert not asked
 
 
 TINY = {
@@ -143,6 +191,63 @@ def test_dropout_is_seen() -> None:
     assert has_dropout(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.2)))
 
 
+OPT = {
+    "model_type": "opt",
+    "hidden_size": 16,
+    "word_embed_proj_dim": 16,
+    "ffn_dim": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 64,
+}
+BLOOM = {"model_type": "bloom", "hidden_size": 16, "n_layer": 2, "n_head": 2}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({**OPT, "dropout": rate} for rate in (0.0, 0.2)),
+        *({**BLOOM, "hidden_dropout": rate} for rate in (0.0, 0.2)),
+        *({**NEW, "attention_dropout": rate} for rate in (0.0, 0.2)),
+        {**TINY["gpt2"], "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
+        {**TINY["gpt2"], "resid_pdrop": 0.2, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
+    ],
+)
+def test_dropout_is_told_exactly_where_training_differs_from_evaluation(
+    fields: dict[str, object],
+) -> None:
+    torch.manual_seed(0)
+    made = AutoModelForCausalLM.from_config(AutoConfig.for_model(vocab_size=60, **fields))
+    ids = torch.arange(3, 35)[None]
+    with torch.no_grad():
+        learned, judged = (made.train(mode)(input_ids=ids).logits for mode in (True, False))
+    assert has_dropout(made) is not torch.equal(learned, judged)
+
+
+class Unnamed(nn.Module):
+    """Compiles to anything; it has a parameter, which tells the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
+
+    def forward(self, numbers):
+        return numbers * self.scale
+
+
+def test_without_a_compiler_the_model_runs_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    body = Unnamed()
+    from torch._inductor import config as inductor
+
+    missing = {"cpp.cxx": (None, "/nowhere/c++"), "force_disable_caches": True}
+    with caplog.at_level(logging.WARNING, logger="trainer.models"), inductor.patch(missing):
+        compile_body(body)
+        assert torch.equal(body(torch.ones(2)), torch.ones(2))
+    (line,) = [record for record in caplog.records if record.name == "trainer.models"]
+    assert "model.compile" in line.getMessage()
+    assert len(line.getMessage().splitlines()) == 1
+
+
 def config_with(**ids: object):
     return AutoConfig.for_model(
         "llama", **{"vocab_size": 100, "bos_token_id": None, "eos_token_id": None, **ids}
@@ -174,6 +279,20 @@ def test_a_new_models_tokens_come_from_the_tokenizer(tmp_path: Path) -> None:
         ids[END_OF_TEXT],
         ids[END_OF_TEXT],
     )
+
+
+@pytest.mark.parametrize("written", ["text", "object"])
+def test_a_tokenizer_says_which_tokens_are_its_start_and_end(tmp_path: Path, written: str) -> None:
+    names = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
+    added = [{"id": id_, "content": name} for id_, name in enumerate(names, start=3)]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+    start, end = (name if written == "text" else {"content": name} for name in names[:2])
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"bos_token": start, "eos_token": end, "pad_token": None})
+    )
+    config = AutoConfig.for_model("llama", vocab_size=60)
+    for path in (tmp_path, tmp_path / "tokenizer.json"):
+        assert tokens(config, path=str(path), is_new=True) == (3, 4, 4)
 
 
 @pytest.mark.parametrize("field", ["document_start", "document_end"])

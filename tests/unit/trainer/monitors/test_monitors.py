@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tempfile
 import urllib.request
 from pathlib import Path
 
@@ -142,6 +143,22 @@ def test_both_curves_growing_is_no_matter_of_the_weights() -> None:
     guard = RareBandGuard(guard_config())
     for step in range(60):
         assert guard.observe(6.0 * (1 + step / 10), 3.0 * (1 + step / 10)) == 1.0
+
+
+@given(st.floats(0.0, 20.0), st.floats(0.0, 20.0))
+def test_constant_losses_never_trigger_the_guard(tail: float, rest: float) -> None:
+    guard = RareBandGuard(guard_config())
+    assert {guard.observe(tail, rest) for _ in range(20)} == {1.0}
+
+
+def test_the_guard_passes_over_losses_that_are_no_numbers() -> None:
+    guard = RareBandGuard(guard_config())
+    guard.observe(6.0, 3.0)
+    before = guard.state_dict()
+    for bad in (float("nan"), float("inf")):
+        guard.observe(bad, 3.0)
+        guard.observe(6.0, bad)
+    assert guard.state_dict() == before
 
 
 def test_the_guard_goes_on_after_a_resume() -> None:
@@ -307,3 +324,17 @@ def test_a_line_has_the_same_form_without_a_snapshot(tmp_path: Path) -> None:
     made.observe(report(2), 0.0)
     interval = made._interval(2, RunFacts(), {}, {})
     assert "no snapshot yet" in line(interval)
+
+
+@given(st.lists(st.text(), min_size=1, max_size=4))
+def test_the_history_keeps_every_interval_whatever_a_token_looks_like(texts: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.jsonl"
+        lines = [{"step": step, "text": text} for step, text in enumerate(texts)]
+        path.write_text(
+            "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in lines),
+            encoding="utf-8",
+        )
+        assert list(read_history(path)) == lines
+        History(path).begin(len(texts))
+        assert list(read_history(path)) == lines
