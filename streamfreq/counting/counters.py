@@ -2,8 +2,8 @@
 
 Every horizon is one contiguous row of (H, V), to which the tokens of a batch are scattered; a
 (V, H) layout is some 40 times slower. What concerns whole records (weights, totals, landmarks)
-stays on the host. Shape legend: R records, N tokens, H horizons, V vocabulary,
-U rows that changed, K some ids.
+stays on the host. Shape legend: R records, N tokens, P pairs of a record and an id in it,
+H horizons, V vocabulary, U rows that changed, K some ids.
 """
 
 from __future__ import annotations
@@ -31,10 +31,14 @@ _EXACT_INTEGERS = 2**53
 
 @dataclass(frozen=True, slots=True)
 class _Occurrences:
-    """Ids of a batch, record by record; `first_N` is 1 at an id's first place in its record."""
+    """What a batch adds, as P pairs of a record and an id, the id `repeats_P` times in the record.
 
-    ids_N: Int64Array
-    first_N: FloatArray | None
+    `repeats_P` is None where an id stands there as often as it occurs: pairs are occurrences.
+    """
+
+    ids_P: Int64Array
+    records_P: Int64Array
+    repeats_P: FloatArray | None
 
 
 class Counters:
@@ -181,7 +185,7 @@ class Counters:
             raise ValueError(f"{len(lengths_R)} records but {len(event_times_ms_R)} event times")
         if (lengths_R < 0).any():
             raise ValueError("a record has a negative number of tokens")
-        if (lengths_R % self._ids_per_token).any():
+        if self._ids_per_token > 1 and (lengths_R % self._ids_per_token).any():
             raise ValueError(f"a record's ids are no multiple of {self._ids_per_token} per token")
         if len(lengths_R) and not (
             event_times_ms_R.min() >= 0 and event_times_ms_R.max() <= MAX_TIME_MS
@@ -224,39 +228,49 @@ class Counters:
                     _scale_down(rows_HV[h], shift)
 
     def _occurrences(self, tokens: TokenBatch) -> _Occurrences:
-        """The ids to scatter, and where each appears in its record for the first time.
+        """The ids to scatter.
 
         With document counts the ids are sorted within each record (by one sort of
-        record * 2^bits + id, in 32 bits when that fits), so equal ids become neighbours.
+        record * 2^bits + id, in 32 bits when that fits), so equal ids become neighbours and
+        every horizon has to touch each pair of a record and an id only once.
         """
-        if self._documents_HV is None:
-            return _Occurrences(tokens.ids_N.astype(np.int64), None)
         R, N = len(tokens), len(tokens.ids_N)
+        if self._documents_HV is None:
+            records_N = np.repeat(np.arange(R), tokens.lengths_R)
+            return _Occurrences(tokens.ids_N.astype(np.int64), records_N, None)
         bits = (self.vocab_size - 1).bit_length()
         dtype = np.dtype(np.uint32 if R << bits <= 1 << 32 else np.uint64)
         keys_N = np.repeat(np.arange(R, dtype=dtype) << dtype.type(bits), tokens.lengths_R)
-        keys_N |= tokens.ids_N.astype(dtype)
+        keys_N |= tokens.ids_N.view(np.uint32)
         keys_N.sort()
-        first_N = np.ones(N)
-        first_N[1:] = keys_N[1:] != keys_N[:-1]
-        keys_N &= dtype.type((1 << bits) - 1)
-        return _Occurrences(keys_N.astype(np.int64), first_N)
+        begins_N = np.ones(N, np.bool_)
+        np.not_equal(keys_N[1:], keys_N[:-1], out=begins_N[1:])
+        firsts_P = np.flatnonzero(begins_N)
+        keys_P = keys_N[firsts_P]
+        return _Occurrences(
+            (keys_P & dtype.type((1 << bits) - 1)).astype(np.int64),
+            (keys_P >> dtype.type(bits)).astype(np.int64),
+            np.diff(firsts_P, append=N).astype(np.float64),
+        )
 
     def _add(
         self, occurrences: _Occurrences, lengths_R: Int64Array, event_times_ms_R: Int64Array
     ) -> None:
-        ids_N = _to_device(occurrences.ids_N, self._device)
-        self._changed_V.index_fill_(0, ids_N, True)
-        first_N = occurrences.first_N
-        firsts_N = None if first_N is None else _to_device(first_N, self._device)
+        ids_P = _to_device(occurrences.ids_P, self._device)
+        records_P = _to_device(occurrences.records_P, self._device)
+        repeats = occurrences.repeats_P
+        repeats_P = None if repeats is None else _to_device(repeats, self._device)
+        tokens_R = (lengths_R // self._ids_per_token if self._ids_per_token > 1 else lengths_R) + 0.0
+        self._changed_V.index_fill_(0, ids_P, True)
         for h, half_life in enumerate(self._half_lives_H):
             weights_R = record_weights(event_times_ms_R, half_life, self._landmarks_H[h])
             self._records_H[h] += weights_R.sum()
-            self._tokens_H[h] += weights_R @ (lengths_R // self._ids_per_token)
-            weights_N = _to_device(np.repeat(weights_R, lengths_R), self._device)
-            self._counts_HV[h].scatter_add_(0, ids_N, weights_N)
-            if self._documents_HV is not None and firsts_N is not None:
-                self._documents_HV[h].scatter_add_(0, ids_N, weights_N.mul_(firsts_N))
+            self._tokens_H[h] += weights_R @ tokens_R
+            weights_P = _to_device(weights_R, self._device).index_select(0, records_P)
+            if self._documents_HV is not None and repeats_P is not None:
+                self._documents_HV[h].scatter_add_(0, ids_P, weights_P)
+                weights_P.mul_(repeats_P)
+            self._counts_HV[h].scatter_add_(0, ids_P, weights_P)
 
 
 def _scale_down(row_V: torch.Tensor, shift: int) -> None:

@@ -95,6 +95,10 @@ class TextPipeline:
         self, values: Sequence[bytes | None], bad: list[BadValue], tallies: Counter[str]
     ) -> tuple[list[str], list[int], dict[int, int]]:
         """Texts and rows of the values that could be read, and event times by row; fills `bad`."""
+        if max(map(len, filter(None, values)), default=0) <= self._max_bytes:
+            plain = self._reader.read_plain(values)
+            if plain is not None:
+                return plain, list(range(len(plain))), {}
         texts: list[str] = []
         rows: list[int] = []
         times_ms: dict[int, int] = {}

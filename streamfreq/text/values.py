@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import from_json
@@ -102,6 +103,16 @@ class TextReader:
         """The text, and no event time. Raises Unusable."""
         return decode(value, self._replace, tallies), None
 
+    def read_plain(self, values: Sequence[bytes | None]) -> list[str] | None:
+        """The texts, as `read` gives them, when all values are there and well-formed; else None."""
+        if not all(values):
+            return None
+        try:
+            texts = [str(value, "utf-8") for value in values]  # type: ignore[arg-type]
+        except UnicodeDecodeError:
+            return None
+        return None if any(text[0] == _BOM for text in texts) else texts
+
 
 class JsonReader:
     """Values that are JSON objects with the text, and perhaps the event time, in a field.
@@ -115,6 +126,10 @@ class JsonReader:
         self._text = FieldPath(value.text_field)
         self._time = FieldPath(value.time_field) if value.time_field else None
         self._unit = value.time_unit
+
+    def read_plain(self, values: Sequence[bytes | None]) -> list[str] | None:
+        """None: each document has to be looked at."""
+        return None
 
     def read(self, value: bytes, tallies: Counter[str]) -> tuple[str, int | None]:
         """The text and the event time in ms, None when the record's own is to be used.

@@ -37,6 +37,9 @@ class Engine(Protocol):
 
 def chunks(texts: Sequence[str]) -> Iterator[list[str]]:
     """Consecutive texts in lists of about CHUNK_CHARACTERS; a longer text comes alone."""
+    if texts and sum(map(len, texts)) <= CHUNK_CHARACTERS:
+        yield list(texts)
+        return
     chunk: list[str] = []
     size = 0
     for text in texts:

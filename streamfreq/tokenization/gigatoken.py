@@ -38,6 +38,11 @@ log = logging.getLogger("streamfreq.tokenization")
 THREAD_BYTES = 5 << 20
 """What each thread's cache takes when empty (measured: 4.2 MB); not counted as growth."""
 
+UNMEASURED = 7
+"""Up to so many times the characters of a measured call are charged by estimate after it, while the
+caches grow slowly: to measure the heap, malloc walks over all of its free blocks (milliseconds in a
+large process)."""
+
 BYTES_PER_ID = 64
 """Growth charged per id where the heap can't be measured: more than new words of two ids take."""
 
@@ -64,6 +69,8 @@ class GigatokenEngine:
         self._lock = threading.Lock()
         self._tokenizer: gigatoken.Tokenizer | None = None
         self._growth = 0
+        self._growth_per_character = 0.0
+        self._unmeasured = 0
         self.rebuilds = 0
         """How many times the tokenizer was built anew to drop its caches."""
         self._renew()
@@ -82,7 +89,8 @@ class GigatokenEngine:
         if self._tokenizer is None:
             self._renew()
         assert self._tokenizer is not None
-        before = heap_in_use()
+        size = sum(map(len, texts))
+        before = None if size <= self._unmeasured else heap_in_use()
         try:
             with failures_as_data_refused(self.name):
                 batch = _copy_out(self._tokenizer.encode_batch(texts, parallel=self._parallel))
@@ -90,7 +98,7 @@ class GigatokenEngine:
             if not isinstance(error.__cause__, UnicodeError | TypeError):
                 self._tokenizer = None
             raise
-        self._charge(before, batch)
+        self._charge(before, size, batch)
         if self._growth > self._bound:
             log.debug("gigatoken: caches of %.0f MB dropped", self._growth / 2**20)
             self._tokenizer = None
@@ -98,23 +106,31 @@ class GigatokenEngine:
             self.rebuilds += 1
         return batch
 
-    def _charge(self, before: int | None, batch: TokenBatch) -> None:
-        """Add a call's growth of the heap, less its result.
+    def _charge(self, before: int | None, size: int, batch: TokenBatch) -> None:
+        """Add a call's growth of the heap, less its result; measured, or as the last one measured.
 
         Never negative: memory that another thread frees meanwhile does not hide what the caches
         took. Memory that another thread takes meanwhile only makes the next rebuild come earlier.
         """
+        if size <= self._unmeasured:
+            self._unmeasured -= size
+            self._growth += round(self._growth_per_character * size)
+            return
         after = heap_in_use()
         if before is None or after is None:
             self._growth += BYTES_PER_ID * len(batch.ids_N)
-        else:
-            result = batch.ids_N.nbytes + batch.lengths_R.nbytes
-            self._growth += max(0, after - before - result)
+            return
+        grown = max(0, after - before - batch.ids_N.nbytes - batch.lengths_R.nbytes)
+        self._growth += grown
+        self._growth_per_character = grown / max(1, size)
+        room = max(0, self._bound - self._growth)
+        self._unmeasured = size * min(UNMEASURED, room // (8 * max(1, grown)))
 
     def _renew(self) -> None:
         return_free_pages()
         self._tokenizer = self._build()
         self._growth = 0
+        self._unmeasured = 0
 
 
 def _copy_out(rows: object) -> TokenBatch:

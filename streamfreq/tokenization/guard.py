@@ -64,15 +64,16 @@ def reorder(batch: TokenBatch, order_R: Int64Array) -> TokenBatch:
 
 def texts_with_unassigned(texts: Sequence[str]) -> BoolArray:
     """Which texts hold a character that this Python's Unicode tables do not assign."""
-    joined = "".join(texts)
     found_R = np.zeros(len(texts), np.bool_)
-    if joined.isascii():
+    rows = [row for row, text in enumerate(texts) if not text.isascii()]
+    if not rows:
         return found_R
-    points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+    suspects = [texts[row] for row in rows]
+    points = np.frombuffer("".join(suspects).encode("utf-32-le", "surrogatepass"), np.uint32)
     places = np.flatnonzero(_unassigned()[points])
     if len(places):
-        ends_R = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-        found_R[np.searchsorted(ends_R, places, side="right")] = True
+        ends = np.cumsum(np.fromiter(map(len, suspects), np.int64, len(suspects)))
+        found_R[np.array(rows)[np.searchsorted(ends, places, side="right")]] = True
     return found_R
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from unicodedata import category, is_normalized
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -58,10 +57,27 @@ def test_nothing_configured_changes_nothing(text: str) -> None:
     assert Cleaner(off).clean(text) == text
 
 
-@pytest.mark.parametrize("lowercase", [False, True])
-@given(text=TEXTS)
+@given(TEXTS)
 @settings(deadline=None)
-def test_the_fast_path_is_the_slow_path(lowercase: bool, text: str) -> None:
-    # A text behind a line break never takes the fast path.
-    cleaner = Cleaner(TextConfig(lowercase=lowercase, unescape_html=True))
-    assert cleaner.clean("\n" + text) == cleaner.clean(text)
+@example(" a")
+@example("a ")
+@example("a\n\nb\nc\n")
+@example("a\n \nb")
+@example("\x1fa\x1f")
+def test_the_fast_path_is_the_slow_path(text: str) -> None:
+    for options, cleaner in CLEANERS:
+        assert cleaner.clean(text) == cleaner._repeat(text), options
+
+
+ASCII = st.lists(
+    st.sampled_from(["", " ", "  ", "\n", "a", "A b", "\x00", "\x1c", "\x7f", "&lt;", "&"])
+    | st.text(st.characters(max_codepoint=127), max_size=4),
+    max_size=5,
+).map("".join)
+
+
+@given(st.lists(ASCII | TEXTS, max_size=8))
+@settings(deadline=None)
+def test_a_batch_is_cleaned_as_each_of_its_texts(texts: list[str]) -> None:
+    for options, cleaner in CLEANERS:
+        assert cleaner.clean_batch(texts) == [cleaner.clean(text) for text in texts], options
