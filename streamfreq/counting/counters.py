@@ -260,7 +260,9 @@ class Counters:
         records_P = _to_device(occurrences.records_P, self._device)
         repeats = occurrences.repeats_P
         repeats_P = None if repeats is None else _to_device(repeats, self._device)
-        tokens_R = (lengths_R // self._ids_per_token if self._ids_per_token > 1 else lengths_R) + 0.0
+        tokens_R = (
+            lengths_R // self._ids_per_token if self._ids_per_token > 1 else lengths_R
+        ) + 0.0
         self._changed_V.index_fill_(0, ids_P, True)
         for h, half_life in enumerate(self._half_lives_H):
             weights_R = record_weights(event_times_ms_R, half_life, self._landmarks_H[h])

@@ -16,6 +16,7 @@ from kafka.net.compat import KafkaNetClient
 from streamfreq.config import KafkaConfig
 from streamfreq.errors import DataRefused, count_anew
 from streamfreq.records import TopicPartition
+from streamfreq.sources.kafka.columns import read_columns
 from streamfreq.sources.kafka.failures import translate
 from streamfreq.sources.kafka.relay import Relay, Serve
 from streamfreq.sources.kafka.topic_ids import TopicIds
@@ -31,6 +32,7 @@ class ClientSession:
         self.relay = Relay(client._net, serve)
         self.topic_ids = TopicIds(consumer, client)
         self._client = client
+        read_columns(consumer)
 
     def subscribe(self, config: KafkaConfig) -> None:
         """Subscribe to the topics or the pattern; raises ValueError or TypeError for bad names.

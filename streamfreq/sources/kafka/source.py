@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import kafka.errors as kafka_errors
-import numpy as np
 from kafka.structs import OffsetAndMetadata
 
 from streamfreq.clock import Clock
@@ -26,6 +25,7 @@ from streamfreq.errors import (
 from streamfreq.records import RecordBatch, TopicPartition
 from streamfreq.sources.base import AssignmentListener, StartAt
 from streamfreq.sources.kafka.client_log import forget_failure, tame_client_log
+from streamfreq.sources.kafka.columns import join_columns
 from streamfreq.sources.kafka.failures import translate, unreachable
 from streamfreq.sources.kafka.lookups import (
     Lookups,
@@ -326,14 +326,9 @@ class KafkaSource:
 def _columns(
     partition: TopicPartition, records: list[Any], next_offset: int, topic_id: str
 ) -> RecordBatch:
-    count = len(records)
+    columns = join_columns(records)
     return RecordBatch(
-        partition,
-        np.fromiter((record.offset for record in records), np.int64, count),
-        np.fromiter((record.timestamp for record in records), np.int64, count),
-        [record.value for record in records],
-        next_offset,
-        topic_id,
+        partition, columns.offsets, columns.timestamps_ms, columns.values, next_offset, topic_id
     )
 
 
