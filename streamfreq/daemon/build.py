@@ -14,7 +14,7 @@ from streamfreq.daemon.assignment import Assignment, CountersSpec, Told
 from streamfreq.daemon.committer import Committer
 from streamfreq.daemon.daemon import Daemon, Parts
 from streamfreq.daemon.pipeline import Tokenization
-from streamfreq.daemon.worker import BatchCounter, CountingThread, WorkQueue
+from streamfreq.daemon.worker import BatchCounter, CountingThreads, WorkQueue
 from streamfreq.publisher import Publisher, Recipe
 from streamfreq.snapshots import open_lease, open_snapshots
 from streamfreq.sources import open_dead_letters, open_source
@@ -127,7 +127,7 @@ def build_daemon(
         source=source or open_source(config, clock),
         assignment=assignment,
         queue=queue,
-        counting=CountingThread(queue, counter, BATCH_BYTES, lambda: health.beat("counting")),
+        counting=CountingThreads(queue, counter, BATCH_BYTES, lambda loop: health.beat(loop)),
         committer=committer,
         publisher=publisher,
         metrics=metrics,

@@ -1,4 +1,4 @@
-"""The daemon's threads and their order: polling, counting, and the schedule's jobs.
+"""The daemon's threads and their order: polling, tokenizing, counting, and the schedule's jobs.
 
 The poll thread only polls: tokenizing, counting, committing and publishing happen in other
 threads, so that the consumer group never waits for them.
@@ -17,7 +17,7 @@ from streamfreq.config import ScheduleConfig
 from streamfreq.daemon.assignment import Assignment
 from streamfreq.daemon.backoff import Backoff
 from streamfreq.daemon.committer import Committer
-from streamfreq.daemon.worker import CountingThread, WorkQueue
+from streamfreq.daemon.worker import CountingThreads, WorkQueue
 from streamfreq.errors import ServiceUnavailable, StreamfreqError
 from streamfreq.publisher import Publisher
 from streamfreq.records import NO_TIMESTAMP, TopicPartition
@@ -43,7 +43,7 @@ class Parts:
     source: Source
     assignment: Assignment
     queue: WorkQueue
-    counting: CountingThread
+    counting: CountingThreads
     committer: Committer
     publisher: Publisher
     metrics: Metrics
@@ -351,7 +351,7 @@ class Daemon:
     def _finish(self, *, publish: bool) -> bool:
         """End in order, within the configured time; whether everything that was due is done.
 
-        1. Stop the schedule, then the counting thread after the batch in hand; what is queued
+        1. Stop the schedule, then the counting threads after the batches in hand; what is queued
            behind it is read again by the next owner.
         2. Commit what is counted.
         3. After catching up, publish what all workers have committed.

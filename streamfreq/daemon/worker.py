@@ -1,9 +1,14 @@
-"""The counting thread: takes polled batches from a bounded queue, tokenizes and counts them."""
+"""Two threads behind the polling one: the first tokenizes what was polled, the second counts it.
+
+They share the interpreter, but engines, sorting and scattering run outside of its lock.
+"""
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -25,20 +30,21 @@ RECORD_BYTES = 64
 """What a queued record takes beside its value, so that empty ones fill the queue too."""
 
 Work = tuple[Partition, RecordBatch]
+Tokenized = tuple[Partition, RecordBatch, TokenizedBatch]
 
 
 class WorkQueue:
     """Batches between the poll thread and the counting thread, bounded by bytes.
 
     The poll thread never waits here: when the queue is full it pauses the source instead, so
-    that group membership goes on. What is taken counts as busy until `done`.
+    that group membership goes on. What is taken is still at hand until `done`.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._items: deque[tuple[Work, int]] = deque()
         self._bytes = 0
-        self._busy = False
+        self._taken = 0
         self._closed = False
         self._changed = threading.Condition()
 
@@ -54,9 +60,14 @@ class WorkQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits and nothing is being counted."""
+        """Whether nothing waits and nothing is being tokenized or counted."""
         with self._changed:
-            return not self._items and not self._busy
+            return not self._items and not self._taken
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
     def put(self, work: Work) -> None:
         """Add a batch; never waits."""
@@ -84,17 +95,17 @@ class WorkQueue:
                 taken.append(work)
                 total += size
             self._bytes -= total
-            self._busy = bool(taken)
+            self._taken += bool(taken)
             return taken
 
     def done(self) -> None:
-        """What was taken is counted."""
+        """What one `take` gave is counted."""
         with self._changed:
-            self._busy = False
+            self._taken -= 1
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Drop what waits, wake the counting thread up to end."""
+        """Drop what waits, wake the thread that takes, for it to end."""
         with self._changed:
             self._closed = True
             self._items.clear()
@@ -119,21 +130,31 @@ class BatchCounter:
         self._metrics = metrics
         self._dead_letters = dead_letters
 
-    def count(self, work: Sequence[Work]) -> None:
-        """Count each batch into its partition, skipping what is below the next offset.
-
-        Raises BadRecord, after counting everything in front of it, when a bad record's policy is
-        stop; StreamfreqError when tokenizer and counters do not fit.
-        """
+    def tokenize(self, work: Sequence[Work]) -> list[Tokenized]:
+        """Tokens of the batches, without those of partitions that have closed."""
         live = []
         for partition, batch in work:
             if not partition.closed:
                 live.append((partition, batch.since(partition.next_offset or 0)))
         with self._metrics.encode_timer():
             results = self._tokenization.run([batch for _, batch in live])
-        for (partition, batch), result in zip(live, results, strict=True):
-            if not partition.closed:
-                self._count_one(partition, batch, result)
+        return [(*item, result) for item, result in zip(live, results, strict=True)]
+
+    def count(self, tokenized: Sequence[Tokenized]) -> None:
+        """Count each batch into its partition, skipping what is below the next offset.
+
+        Raises BadRecord, after counting everything in front of it, when a bad record's policy is
+        stop; StreamfreqError when tokenizer and counters do not fit.
+        """
+        for partition, batch, result in tokenized:
+            if partition.closed:
+                continue
+            next_offset = partition.next_offset or 0
+            if len(batch) and batch.offsets_R[0] < next_offset:
+                # These were read twice, and counted while this batch was being tokenized.
+                batch = batch.since(next_offset)
+                (result,) = self._tokenization.run([batch])
+            self._count_one(partition, batch, result)
 
     def _count_one(self, partition: Partition, batch: RecordBatch, result: TokenizedBatch) -> None:
         self._put_aside(batch, result)
@@ -178,40 +199,74 @@ class BatchCounter:
             self._dead_letters.put(letters)
 
 
-class CountingThread:
-    """Runs a BatchCounter over a WorkQueue until closed; keeps the error that ended it."""
+class CountingThreads:
+    """Run a BatchCounter over a WorkQueue until closed; keep the error that ended it.
+
+    While one batch is counted the next one is tokenized. `beat` is called with the name of the
+    thread that is alive, at least once a second unless it hangs.
+    """
 
     def __init__(
         self,
-        queue: WorkQueue,
+        work: WorkQueue,
         counter: BatchCounter,
         max_batch_bytes: int,
-        beat: Callable[[], None],
+        beat: Callable[[str], None],
     ) -> None:
-        self._queue = queue
+        self._work = work
         self._counter = counter
         self._max_batch_bytes = max_batch_bytes
         self._beat = beat
+        self._tokenized: queue.Queue[list[Tokenized] | BaseException] = queue.Queue(1)
         self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="counting", daemon=True)
+        self._threads = [
+            threading.Thread(target=target, name=name, daemon=True)
+            for name, target in (("tokenizing", self._tokenize), ("counting", self._count))
+        ]
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, timeout_seconds: float) -> bool:
-        """Drop what is queued, finish the batch in hand; whether it ended in time."""
-        self._queue.close()
-        self._thread.join(timeout_seconds)
-        return not self._thread.is_alive()
+        """Drop what is queued, finish the batches in hand; whether that was done in time."""
+        self._work.close()
+        deadline = time.monotonic() + timeout_seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
-    def _run(self) -> None:
+    def _tokenize(self) -> None:
         try:
-            while (work := self._queue.take(self._max_batch_bytes, BEAT_SECONDS)) is not None:
+            while (work := self._work.take(self._max_batch_bytes, BEAT_SECONDS)) is not None:
+                self._beat("tokenizing")
                 if work:
-                    self._counter.count(work)
-                    self._queue.done()
-                self._beat()
+                    self._hand_over(self._counter.tokenize(work))
+        except BaseException as error:
+            self._hand_over(error)  # what was tokenized before it is counted first
+
+    def _hand_over(self, item: list[Tokenized] | BaseException) -> None:
+        while not self._work.closed:
+            self._beat("tokenizing")
+            try:
+                self._tokenized.put(item, timeout=BEAT_SECONDS)
+                return
+            except queue.Full:
+                continue
+
+    def _count(self) -> None:
+        try:
+            while not self._work.closed:
+                self._beat("counting")
+                try:
+                    item = self._tokenized.get(timeout=BEAT_SECONDS)
+                except queue.Empty:
+                    continue
+                if isinstance(item, BaseException):
+                    raise item
+                self._counter.count(item)
+                self._work.done()
         except BaseException as error:
             self.error = error
-            self._queue.close()
+            self._work.close()

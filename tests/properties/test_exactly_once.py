@@ -101,7 +101,9 @@ class Worker:
                 self.source.seek(partition, start)
         batches = self.source.poll(0)
         pairs = [(self.assignment.get(batch.partition), batch) for batch in batches]
-        self.counter.count([(owner, batch) for owner, batch in pairs if owner is not None])
+        self.counter.count(
+            self.counter.tokenize([(owner, batch) for owner, batch in pairs if owner is not None])
+        )
 
     def commit(self) -> None:
         self.committer.commit(self.assignment.current())

@@ -1,0 +1,1 @@
+"""What `benchmarks.ingest` and `benchmarks.scaling` are made of."""
