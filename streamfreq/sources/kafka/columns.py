@@ -210,10 +210,11 @@ def _fields(  # noqa: C901, PLR0915
             number = number << 1 if number >= 0 else -number * 2 - 1
         times_ms.append((number >> 1) ^ -(number & 1))
         if (byte := data[at]) < 128:
-            deltas.append(byte >> 1)
+            deltas.append((byte >> 1) ^ -(byte & 1))
             at += 1
         elif (second := data[at + 1]) < 128:
-            deltas.append((byte + (second << 7) - 128) >> 1)
+            number = byte + (second << 7) - 128
+            deltas.append((number >> 1) ^ -(number & 1))
             at += 2
         else:
             number, at = decode_varint(data, at)

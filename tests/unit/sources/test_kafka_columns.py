@@ -58,7 +58,7 @@ def test_a_batch_reads_as_the_client_reads_it(records: Any, base: int, codec: st
 
 
 @given(RECORDS, st.data())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=400)
 def test_a_damaged_batch_is_refused_or_read_as_the_client_reads_it(records: Any, data: Any) -> None:
     whole = batch_of(records)
     place = data.draw(st.integers(DefaultRecordBatch.HEADER_STRUCT.size, len(whole) - 1))
