@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from streamfreq.clock import Clock
 from streamfreq.counting import EventTimes
@@ -72,8 +73,7 @@ class WorkQueue:
     def put(self, work: Work) -> None:
         """Add a batch; never waits."""
         batch = work[1]
-        size = sum(len(value) for value in batch.values if value is not None)
-        size += RECORD_BYTES * len(batch)
+        size = sum(map(len, filter(None, batch.values))) + RECORD_BYTES * len(batch)
         with self._changed:
             self._items.append((work, size))
             self._bytes += size
@@ -170,7 +170,7 @@ class BatchCounter:
             topic,
             records=len(tokens),
             tokens=len(tokens.ids_N) // self._tokenization.ids_per_token,
-            bytes=sum(len(value) for value in result.batch.values if value is not None),
+            bytes=sum(map(len, filter(None, result.batch.values))),
         )
         for kind, number in result.tallies.items():
             self._metrics.bad(kind, number)
@@ -232,6 +232,8 @@ class CountingThreads:
     def stop(self, timeout_seconds: float) -> bool:
         """Drop what is queued, finish the batches in hand; whether that was done in time."""
         self._work.close()
+        with suppress(queue.Full):
+            self._tokenized.put_nowait([])  # wakes the counting thread
         deadline = time.monotonic() + timeout_seconds
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))

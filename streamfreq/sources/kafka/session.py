@@ -17,6 +17,7 @@ from streamfreq.config import KafkaConfig
 from streamfreq.errors import DataRefused, count_anew
 from streamfreq.records import TopicPartition
 from streamfreq.sources.kafka.columns import read_columns
+from streamfreq.sources.kafka.receiving import receive_directly
 from streamfreq.sources.kafka.failures import translate
 from streamfreq.sources.kafka.relay import Relay, Serve
 from streamfreq.sources.kafka.topic_ids import TopicIds
@@ -33,6 +34,7 @@ class ClientSession:
         self.topic_ids = TopicIds(consumer, client)
         self._client = client
         read_columns(consumer)
+        receive_directly(client._manager)
 
     def subscribe(self, config: KafkaConfig) -> None:
         """Subscribe to the topics or the pattern; raises ValueError or TypeError for bad names.
