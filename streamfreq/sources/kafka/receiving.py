@@ -1,9 +1,9 @@
 """Receives large answers straight into the client's buffer, while other threads run.
 
-Client 3.0.12 reads a socket in pieces of 4 KiB, each a call that gives up the interpreter's lock and
-has to get it back; it joins them, and copies the whole three times more with the lock held. Here
-the kernel fills the frame that is under way, without the lock, and records are views into it. The
-frame's last byte goes the client's way, which then finds it complete. TLS stays as it is.
+Client 3.0.12 reads a socket in pieces of 4 KiB, each a call that gives up the interpreter's lock
+and has to get it back; it joins them, and copies the whole three times more with the lock held.
+Here the kernel fills the frame that is under way, without the lock, and records are views into it.
+The frame's last byte goes the client's way, which then finds it complete. TLS stays as it is.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from streamfreq.config import KafkaConfig
 from streamfreq.errors import DataRefused, count_anew
 from streamfreq.records import TopicPartition
 from streamfreq.sources.kafka.columns import read_columns
-from streamfreq.sources.kafka.receiving import receive_directly
 from streamfreq.sources.kafka.failures import translate
+from streamfreq.sources.kafka.receiving import receive_directly
 from streamfreq.sources.kafka.relay import Relay, Serve
 from streamfreq.sources.kafka.topic_ids import TopicIds
 
